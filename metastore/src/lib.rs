@@ -1,1 +1,25 @@
-//! placeholder
+//! Rows, transactions, backends. Knows rows, never paths.
+//!
+//! - [`schema`]: every table, its key and its value
+//! - [`key`]: primary keys, their order, scans
+//! - [`change`]: rows, checks, effects, and how changes fold
+//! - [`store`]: the contract of a backend
+//! - [`tx`]: what one run of an operation sees and writes
+//! - [`work`]: an operation on its way through a lane
+//! - [`group`]: lanes that run waiting operations as one group: one fetch, one commit
+//! - [`counters`]: what a store did, counted where it happens
+//! - [`mem`]: the backend in memory
+
+pub mod schema;
+
+pub mod change;
+pub mod key;
+
+pub mod counters;
+pub mod store;
+
+pub mod group;
+pub mod tx;
+pub mod work;
+
+pub mod mem;

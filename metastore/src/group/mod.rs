@@ -1,0 +1,106 @@
+//! Lanes: all calls that wait in a lane run as one group — one fetch, then one commit.
+//!
+//! A group is whatever waited while the last one was in flight; there is no timer. Each operation is run over a shared
+//! cache; what it misses is noted; one fetch brings the misses of the whole group; the operations run again from the
+//! top, each seeing the writes of those before it; one commit carries the writes of all. An operation that needs rows
+//! which that fetch did not bring leaves, and heads the next group, whose fetch brings all its rows in one piece: so a
+//! run never mixes rows of different ages. Cache and overlay die with the group.
+
+mod cache;
+mod lane;
+mod run;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::store::Store;
+use crate::tx::Versions;
+use crate::work::{Fence, Work};
+
+/// The limits of lanes and groups.
+#[derive(Clone, Debug)]
+pub struct GroupConfig {
+    /// Lanes that write, by partition of an operation's target.
+    pub write_lanes: usize,
+    /// Lanes that only read.
+    pub read_lanes: usize,
+    /// Operations in one group.
+    pub max_operations: usize,
+    /// Keys and scanned rows that one group fetches.
+    pub max_rows: usize,
+    /// Operations that may wait in one lane; more are refused as busy.
+    pub queue: usize,
+    /// Back-off after a failed round trip: doubled each time, with jitter, up to 64 times this.
+    pub backoff: Duration,
+}
+
+impl Default for GroupConfig {
+    fn default() -> Self {
+        GroupConfig {
+            write_lanes: 2,
+            read_lanes: 1,
+            max_operations: 64,
+            max_rows: 4000,
+            queue: 4096,
+            backoff: Duration::from_millis(2),
+        }
+    }
+}
+
+/// The lanes of one namenode over one store. Dropping it lets queued work finish and ends the lanes.
+pub struct Lanes {
+    write: Vec<mpsc::Sender<Box<dyn Work>>>,
+    read: Vec<mpsc::Sender<Box<dyn Work>>>,
+}
+
+impl Lanes {
+    /// Starts the lanes' tasks on the current tokio runtime.
+    pub fn start(
+        store: Arc<dyn Store>,
+        fence: Arc<dyn Fence>,
+        versions: Versions,
+        config: &GroupConfig,
+    ) -> Lanes {
+        let start = |number: usize, writes: bool| {
+            let (sender, receiver) = mpsc::channel(config.queue);
+            let lane = lane::Lane {
+                store: store.clone(),
+                fence: fence.clone(),
+                versions: versions.clone(),
+                config: config.clone(),
+                number,
+                writes,
+            };
+            tokio::spawn(lane.serve(receiver));
+            sender
+        };
+        Lanes {
+            write: (0..config.write_lanes.max(1)).map(|n| start(n, true)).collect(),
+            read: (0..config.read_lanes.max(1)).map(|n| start(n, false)).collect(),
+        }
+    }
+
+    /// Queues an operation that may write; `target` (a partition) chooses the lane. Gives the work back when the
+    /// lane's queue is full.
+    pub fn write(&self, target: u64, work: Box<dyn Work>) -> Result<(), Box<dyn Work>> {
+        send(&self.write, target, work)
+    }
+
+    /// Queues an operation that only reads.
+    pub fn read(&self, target: u64, work: Box<dyn Work>) -> Result<(), Box<dyn Work>> {
+        send(&self.read, target, work)
+    }
+}
+
+fn send(
+    lanes: &[mpsc::Sender<Box<dyn Work>>],
+    target: u64,
+    work: Box<dyn Work>,
+) -> Result<(), Box<dyn Work>> {
+    let lane = &lanes[(target % lanes.len() as u64) as usize];
+    lane.try_send(work).map_err(|refused| match refused {
+        mpsc::error::TrySendError::Full(work) | mpsc::error::TrySendError::Closed(work) => work,
+    })
+}

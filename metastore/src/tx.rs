@@ -1,0 +1,321 @@
+//! What an operation sees of the store: one [`Tx`] over a [`View`] that may not have every row at hand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::change::{Change, Effect, Fold, Hold, Row, Slot};
+use crate::key::{Key, Scan};
+use crate::schema::{Table, TableKey};
+
+/// Why a run of an operation stopped before its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// A row was not at hand; it is noted, will be fetched, and the operation runs again from the top.
+    #[error("a row is not at hand yet")]
+    Miss,
+    /// A stored row does not decode, or an operation broke a rule of the contract.
+    #[error("{0}")]
+    Fault(String),
+}
+
+/// A stored row, borrowed from where it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct RowRef<'a> {
+    /// See [`Row::version`].
+    pub version: u64,
+    /// See [`Row::max`].
+    pub max: i64,
+    /// See [`Row::add`].
+    pub add: i64,
+    /// The encoded value.
+    pub value: &'a [u8],
+}
+
+impl<'a> From<&'a Row> for RowRef<'a> {
+    fn from(row: &'a Row) -> Self {
+        RowRef { version: row.version, max: row.max, add: row.add, value: &row.value }
+    }
+}
+
+impl RowRef<'_> {
+    /// A copy that owns its value.
+    pub fn to_row(self) -> Row {
+        Row { version: self.version, max: self.max, add: self.add, value: Bytes::copy_from_slice(self.value) }
+    }
+}
+
+/// Rows as one run of an operation sees them: a group's cache, which may miss, or an engine's own snapshot, which
+/// never does.
+pub trait View {
+    /// Shows the row under a key (`None` = absent), or notes the miss.
+    fn read(&mut self, key: &Key, visit: &mut dyn FnMut(Option<RowRef<'_>>)) -> Result<(), Stop>;
+
+    /// Shows the rows of a scan in order (third part of the key, row) and returns their number, or notes the miss.
+    /// A count-only scan shows nothing.
+    fn scan(&mut self, scan: &Scan, visit: &mut dyn FnMut(&[u8], RowRef<'_>)) -> Result<u64, Stop>;
+
+    /// Says that a key will be read soon, so that one fetch brings it together with others.
+    fn want(&mut self, _key: &Key) {}
+
+    /// The same for a scan.
+    fn want_scan(&mut self, _scan: &Scan) {}
+}
+
+/// Where row versions come from (contract rule 3): incarnation << 40 | counter, never used twice.
+#[derive(Clone, Debug)]
+pub struct Versions(Arc<AtomicU64>);
+
+impl Versions {
+    /// The versions of one incarnation (< 2^24; drawn once per process start, never reused).
+    pub fn of_incarnation(incarnation: u64) -> Versions {
+        Versions(Arc::new(AtomicU64::new(incarnation << 40)))
+    }
+
+    /// The next version.
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// A decoded row.
+#[derive(Clone, Debug)]
+pub struct Record<T: Table> {
+    /// See [`Row::version`].
+    pub version: u64,
+    /// See [`Row::max`].
+    pub max: i64,
+    /// See [`Row::add`].
+    pub add: i64,
+    /// The value.
+    pub value: T::Value,
+}
+
+/// One run of an operation: reads through a view, collects its own writes, sees them itself.
+pub struct Tx<'v> {
+    view: &'v mut dyn View,
+    /// `None` for a run that may only read; then no row is copied or remembered.
+    writes: Option<(Fold, &'v Versions)>,
+}
+
+impl<'v> Tx<'v> {
+    /// A run that only reads.
+    pub fn read_only(view: &'v mut dyn View) -> Tx<'v> {
+        Tx { view, writes: None }
+    }
+
+    /// A run that may write.
+    pub fn read_write(view: &'v mut dyn View, versions: &'v Versions) -> Tx<'v> {
+        Tx { view, writes: Some((Fold::default(), versions)) }
+    }
+
+    /// Whether this run may write.
+    pub fn is_writable(&self) -> bool {
+        self.writes.is_some()
+    }
+
+    /// Says that a key will be read soon.
+    pub fn want<T: Table>(&mut self, key: &TableKey<T>) {
+        self.view.want(&key.key);
+    }
+
+    /// Says that a scan will be made soon.
+    pub fn want_scan(&mut self, scan: &Scan) {
+        self.view.want_scan(scan);
+    }
+
+    /// Reads a row; an absent one is `None` and guards nothing.
+    pub fn get<T: Table>(&mut self, key: &TableKey<T>, hold: Hold) -> Result<Option<Record<T>>, Stop> {
+        let Some((fold, _)) = &mut self.writes else {
+            let mut got = Ok(None);
+            self.view
+                .read(&key.key, &mut |row| got = row.map(|row| decode::<T>(&key.key, row)).transpose())?;
+            return got;
+        };
+        if !fold.slots.contains_key(&key.key) {
+            let mut base = None;
+            self.view.read(&key.key, &mut |row| base = row.map(RowRef::to_row))?;
+            fold.slots.insert(key.key.clone(), Slot::new(base));
+        }
+        let Some(slot) = fold.slots.get_mut(&key.key) else { return Ok(None) };
+        if slot.base.is_some() {
+            slot.hold(hold);
+        }
+        slot.current().map(|row| decode::<T>(&key.key, RowRef::from(&row))).transpose()
+    }
+
+    /// Reads several rows of one table, noting all misses before it stops.
+    pub fn get_all<T: Table>(
+        &mut self,
+        keys: &[TableKey<T>],
+        hold: Hold,
+    ) -> Result<Vec<Option<Record<T>>>, Stop> {
+        keys.iter().for_each(|key| self.want(key));
+        keys.iter().map(|key| self.get(key, hold)).collect()
+    }
+
+    /// Scans, noting all misses before it stops. One result per scan: (third part of the key, row). Rows that this
+    /// run itself wrote in the range are refused: scan first.
+    #[allow(clippy::type_complexity)]
+    pub fn scan_all<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<(Vec<u8>, Record<T>)>>, Stop> {
+        scans.iter().for_each(|scan| self.view.want_scan(scan));
+        let mut all = Vec::with_capacity(scans.len());
+        for scan in scans {
+            self.refuse_own_writes(scan)?;
+            let (mut rows, mut fault) = (Vec::new(), None);
+            self.view.scan(scan, &mut |rest, row| match decode::<T>(
+                &Key::new(scan.partition, scan.table, rest),
+                row,
+            ) {
+                Ok(record) => rows.push((rest.to_vec(), record)),
+                Err(stop) => fault = Some(stop),
+            })?;
+            match fault {
+                Some(stop) => return Err(stop),
+                None => all.push(rows),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Counts rows, up to each scan's limit, noting all misses before it stops.
+    pub fn count_all(&mut self, scans: &[Scan]) -> Result<Vec<u64>, Stop> {
+        let scans: Vec<Scan> = scans.iter().map(|scan| scan.clone().count()).collect();
+        scans.iter().for_each(|scan| self.view.want_scan(scan));
+        scans
+            .iter()
+            .map(|scan| {
+                self.refuse_own_writes(scan)?;
+                self.view.scan(scan, &mut |_, _| {})
+            })
+            .collect()
+    }
+
+    /// Writes a row that must be absent.
+    pub fn insert<T: Table>(&mut self, key: &TableKey<T>, value: &T::Value) -> Result<(), Stop> {
+        self.insert_counted(key, value, 0, 0)
+    }
+
+    /// Writes a row that must be absent, with its two counters.
+    pub fn insert_counted<T: Table>(
+        &mut self,
+        key: &TableKey<T>,
+        value: &T::Value,
+        max: i64,
+        add: i64,
+    ) -> Result<(), Stop> {
+        let value = encode(&key.key, value)?;
+        let (fold, versions) = self.writable(&key.key)?;
+        let row = Row { version: versions.next(), max, add, value };
+        let slot = fold.slots.entry(key.key.clone()).or_insert_with(|| Slot::new(None));
+        slot.fold(Effect::Insert(row)).map_err(|why| broken(&key.key, why))
+    }
+
+    /// Replaces the value of a row read before; its counters stay as they were read.
+    pub fn put<T: Table>(&mut self, key: &TableKey<T>, value: &T::Value) -> Result<(), Stop> {
+        let counters = self.seen(&key.key)?;
+        self.put_counted(key, value, counters.max, counters.add)
+    }
+
+    /// Replaces a row read before, counters included.
+    pub fn put_counted<T: Table>(
+        &mut self,
+        key: &TableKey<T>,
+        value: &T::Value,
+        max: i64,
+        add: i64,
+    ) -> Result<(), Stop> {
+        self.seen(&key.key)?;
+        let value = encode(&key.key, value)?;
+        let version = self.writable(&key.key)?.1.next();
+        self.change(&key.key, Effect::Put(Row { version, max, add, value }))
+    }
+
+    /// Deletes a row read before.
+    pub fn delete<T: Table>(&mut self, key: &TableKey<T>) -> Result<(), Stop> {
+        self.seen(&key.key)?;
+        self.change(&key.key, Effect::Delete)
+    }
+
+    /// Raises the first counter of a row read before to `max` ([`KEEP_MAX`](crate::change::KEEP_MAX) leaves it) and adds `add` to the second.
+    pub fn merge<T: Table>(&mut self, key: &TableKey<T>, max: i64, add: i64) -> Result<(), Stop> {
+        self.seen(&key.key)?;
+        self.change(&key.key, Effect::Merge { max, add })
+    }
+
+    /// Holds a row at a version that was learnt earlier, without reading it.
+    pub fn hold<T: Table>(&mut self, key: &TableKey<T>, version: u64) -> Result<(), Stop> {
+        let (fold, _) = self.writable(&key.key)?;
+        let given = Row { version, ..Row::default() };
+        let slot = fold.slots.entry(key.key.clone()).or_insert_with(|| Slot::new(Some(given)));
+        match &slot.base {
+            Some(row) if row.version == version => slot.hold(Hold::Held),
+            _ => return Err(broken(&key.key, "held at another version than it was read")),
+        }
+        Ok(())
+    }
+
+    /// What the run did, by key.
+    pub(crate) fn into_fold(self) -> Fold {
+        self.writes.map(|(fold, _)| fold).unwrap_or_default()
+    }
+
+    /// The run's changes in lock order, for a caller that commits them itself.
+    pub fn into_changes(self) -> Vec<Change> {
+        self.into_fold().changes()
+    }
+
+    fn writable(&mut self, key: &Key) -> Result<(&mut Fold, &Versions), Stop> {
+        match &mut self.writes {
+            Some((fold, versions)) => Ok((fold, versions)),
+            None => Err(broken(key, "written by an operation that only reads")),
+        }
+    }
+
+    fn seen(&mut self, key: &Key) -> Result<Row, Stop> {
+        let (fold, _) = self.writable(key)?;
+        match fold.slots.get(key).and_then(Slot::current) {
+            Some(row) => Ok(row),
+            None => Err(broken(key, "changed without having been read, or absent")),
+        }
+    }
+
+    fn change(&mut self, key: &Key, effect: Effect) -> Result<(), Stop> {
+        let (fold, _) = self.writable(key)?;
+        match fold.slots.get_mut(key) {
+            Some(slot) => slot.fold(effect).map_err(|why| broken(key, why)),
+            None => Err(broken(key, "changed without having been read")),
+        }
+    }
+
+    fn refuse_own_writes(&self, scan: &Scan) -> Result<(), Stop> {
+        let Some((fold, _)) = &self.writes else { return Ok(()) };
+        match fold.slots.iter().find(|(key, slot)| slot.is_written() && scan.covers(key)) {
+            Some((key, _)) => Err(broken(key, "scanned after it was written in the same operation")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn broken(key: &Key, why: &str) -> Stop {
+    Stop::Fault(format!("row {key:?}: {why}"))
+}
+
+fn decode<T: Table>(key: &Key, row: RowRef<'_>) -> Result<Record<T>, Stop> {
+    match T::Value::decode(row.value) {
+        Ok(value) => Ok(Record { version: row.version, max: row.max, add: row.add, value }),
+        Err(error) => {
+            Err(Stop::Fault(format!("row {key:?} does not decode: {error}; run 'trellis store check'")))
+        }
+    }
+}
+
+fn encode<M: Message>(key: &Key, value: &M) -> Result<Bytes, Stop> {
+    let bytes = value.encode_to_vec();
+    if bytes.len() > crate::change::MAX_VALUE_BYTES {
+        return Err(broken(key, "its value is too large"));
+    }
+    Ok(bytes.into())
+}

@@ -1,0 +1,70 @@
+//! One operation on its way through a lane.
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::key::Key;
+use crate::store::StoreError;
+use crate::tx::{Stop, Tx};
+
+/// How a run that came to its end ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// With an answer; its writes count.
+    Done,
+    /// With a refusal; its writes are dropped.
+    Refused,
+}
+
+/// What became of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// What its last run found is true and durable: answer it.
+    Answered,
+    /// It waited longer than it may, or kept losing; it may be sent again.
+    Expired,
+    /// This namenode was evicted: close the client's connection without an answer.
+    Fenced,
+    /// The store failed for good.
+    Failed(StoreError),
+}
+
+/// An operation: a function that may be run any number of times, and someone to tell.
+pub trait Work: Send {
+    /// Runs from the top; keeps its answer for [`Work::finish`].
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<Ran, Stop>;
+    /// Called once, after the last run.
+    fn finish(self: Box<Self>, end: End);
+    /// When it is not worth running any more.
+    fn deadline(&self) -> Instant;
+}
+
+/// What a lane does when a row that it holds for itself (its member row) has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The row's new version was adopted: run the group again.
+    Again,
+    /// This namenode was evicted: drop everything queued.
+    Fenced,
+}
+
+/// Rows that every group of a lane holds besides its operations' own, at versions learnt earlier.
+pub trait Fence: Send + Sync + 'static {
+    /// The rows and versions for one lane.
+    fn holds(&self, lane: usize) -> Vec<(Key, u64)>;
+    /// One of them has moved.
+    fn moved<'a>(&'a self, lane: usize, key: &'a Key) -> BoxFuture<'a, Verdict>;
+}
+
+/// No fence: for tools and tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unfenced;
+
+impl Fence for Unfenced {
+    fn holds(&self, _lane: usize) -> Vec<(Key, u64)> {
+        Vec::new()
+    }
+    fn moved<'a>(&'a self, _lane: usize, _key: &'a Key) -> BoxFuture<'a, Verdict> {
+        Box::pin(std::future::ready(Verdict::Again))
+    }
+}
