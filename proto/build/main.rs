@@ -1,7 +1,8 @@
 //! Compiles `proto/*.proto` with protox (no system protoc) and writes, beside prost's modules, the typed method
-//! constants and the descriptor set.
+//! constants, the table of required fields and the descriptor set.
 
 mod methods;
+mod presence;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(proto_files(Path::new("proto"))?, ["proto"])?;
 
     std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    std::fs::write(out.join("presence_table.rs"), presence::table(&descriptors)?)?;
     prost_build::Config::new()
         .bytes(["."])
         .enable_type_names()

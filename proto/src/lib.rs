@@ -11,7 +11,12 @@
 //!
 //! Beside them each service has a module of typed methods, e.g. [`hdfs::client_namenode_protocol::CREATE`].
 
+pub mod exception;
+pub mod frame;
 pub mod methods;
+pub mod presence;
+pub mod rpc;
+mod wire;
 
 /// Package `hadoop.common`.
 #[allow(missing_docs, clippy::all)]
