@@ -70,13 +70,13 @@ final class Probe {
   }
 
   static String firstLine(String s) {
-    return clean(String.valueOf(s).lines().findFirst().orElse(""))
-        .replaceAll("a{30,}", "aaa..").replaceAll("(/?x){30,}", "/x..").replaceAll("(\u20ac){30,}", "\u20ac..");
+    return clean(String.valueOf(s).lines().findFirst().orElse(""));
   }
 
-  /** One line without tabs, the superuser's name masked where it is an owner. */
+  /** One line without tabs, long repetitions cut, the superuser's name masked where it is an owner. */
   static String clean(String s) {
-    return s.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace(":" + SUPER + ":", ":super:");
+    return s.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replaceAll("(..?)\\1{29,}", "$1..")
+        .replace(":" + SUPER + ":", ":super:");
   }
 
   static String owner(String name) {
