@@ -9,6 +9,7 @@
 //! - [`group`]: lanes that run waiting operations as one group: one fetch, one commit
 //! - [`counters`]: what a store did, counted where it happens
 //! - [`mem`]: the backend in memory
+//! - [`lmdb`]: the embedded backend, the default
 
 pub mod schema;
 
@@ -22,4 +23,5 @@ pub mod group;
 pub mod tx;
 pub mod work;
 
+pub mod lmdb;
 pub mod mem;

@@ -1,0 +1,150 @@
+//! Opening an environment: what may be wrong with a directory, said clearly.
+
+use std::fs::File;
+use std::path::Path;
+
+use heed::types::Bytes;
+use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, MdbError, WithTls};
+use nix::sys::statfs::{FsType, statfs};
+
+use super::turnstile::Turnstile;
+use super::{Core, LmdbConfig, MAX_READERS, row};
+use crate::counters::Counters;
+use crate::key::Key;
+use crate::store::StoreError;
+
+/// File systems whose locks or maps are not shared coherently, by `f_type` of statfs(2).
+const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x6573_5546, "FUSE"),
+    (0x0102_1997, "9p"),
+    (0x00c3_6400, "Ceph"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x564c, "NCP"),
+    (0x4750_4653, "GPFS"),
+    (0x1980_3fe3, "BeeGFS"),
+];
+
+/// Opens the environment in `dir` and frees the reader slots of dead processes.
+pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
+    check_dir(dir)?;
+    let denied = |error: std::io::Error| {
+        StoreError::Fatal(format!(
+            "lmdb:{}: cannot write here: {error}; check owner and mount",
+            dir.display()
+        ))
+    };
+    let turnstile = Turnstile::of(dir).map_err(denied)?;
+    // One process at a time creates files and reader tables.
+    let env = turnstile
+        .pass(|| open_env(dir, &config))
+        .map_err(denied)?
+        .map_err(|error| StoreError::Fatal(why_not(dir, &config, &error)))?;
+    let foreign = |error| StoreError::Fatal(why_not(dir, &config, &error));
+    let db = open_tree(&env).map_err(foreign)?;
+    // The names of new files must survive a power loss too.
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(denied)?;
+    env.clear_stale_readers().map_err(foreign)?;
+    let core = Core { env, db, dir: dir.to_path_buf(), config, counters: Counters::default() };
+    check_ours(&core)?;
+    Ok(core)
+}
+
+fn check_dir(dir: &Path) -> Result<(), StoreError> {
+    let name = dir.display();
+    let meta = std::fs::metadata(dir).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            StoreError::Fatal(format!("lmdb:{name}: no such directory; create it, or check the path"))
+        }
+        _ => StoreError::Fatal(format!("lmdb:{name}: {error}")),
+    })?;
+    if !meta.is_dir() {
+        return Err(StoreError::Fatal(format!(
+            "lmdb:{name}: not a directory; give the directory of the store"
+        )));
+    }
+    let kind = statfs(dir).map_err(|error| StoreError::Fatal(format!("lmdb:{name}: {error}")))?;
+    match network_file_system(kind.filesystem_type()) {
+        Some(kind) => Err(StoreError::Fatal(format!(
+            "lmdb:{name}: lies on a network file system ({kind}), which does not keep its locks and maps coherent; use \
+             a local disk, or a mysql: or postgres: store"
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[allow(clippy::unnecessary_cast)] // the type differs between C libraries
+fn network_file_system(kind: FsType) -> Option<&'static str> {
+    let magic = kind.0 as i64 & 0xffff_ffff;
+    NETWORK_FILE_SYSTEMS.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
+}
+
+/// The one place with `unsafe`: the file is mapped, so it must not be changed but by the engine, nor opened twice by
+/// one process. Nothing else here writes to it, `heed` refuses a second opening, and network file systems are refused
+/// above. No flags: the defaults are the durable ones.
+#[allow(unsafe_code)]
+fn open_env(dir: &Path, config: &LmdbConfig) -> heed::Result<Env<WithTls>> {
+    let mut options = EnvOpenOptions::new();
+    options.map_size(config.map_bytes).max_readers(MAX_READERS);
+    // SAFETY: see above.
+    unsafe { options.open(dir) }
+}
+
+/// The unnamed tree: a named one would add a dirty page to every commit.
+fn open_tree(env: &Env<WithTls>) -> heed::Result<Database<'static, Bytes, Bytes>> {
+    let txn = env.read_txn()?;
+    let opened = env.open_databases_and_commit(txn, |opener, txn| {
+        opener.open_database::<Bytes, Bytes>(txn, None).map(CommitOrAbort::<_, ()>::Commit)
+    })?;
+    match opened {
+        CommitOrAbort::Commit(Some(db)) => Ok(db),
+        _ => Err(heed::Error::Mdb(MdbError::NotFound)),
+    }
+}
+
+/// Another program's environment is refused by its first and last entries.
+fn check_ours(core: &Core) -> Result<(), StoreError> {
+    let txn = core.env.read_txn().map_err(|error| core.error(error))?;
+    let first = core.db.first(&txn).map_err(|error| core.error(error))?;
+    let last = core.db.last(&txn).map_err(|error| core.error(error))?;
+    for (key, value) in first.into_iter().chain(last) {
+        if Key::from_bytes(key).is_none() || row::decode(value).is_none() {
+            return Err(StoreError::Fatal(format!(
+                "lmdb:{}: its data.mdb holds other than rows of this store (key {}); give another directory",
+                core.dir.display(),
+                key.escape_ascii()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn why_not(dir: &Path, config: &LmdbConfig, error: &heed::Error) -> String {
+    let dir = dir.display();
+    match error {
+        heed::Error::EnvAlreadyOpened => {
+            format!("lmdb:{dir}: this process has it open already; share that one")
+        }
+        heed::Error::Mdb(MdbError::Invalid) => {
+            format!(
+                "lmdb:{dir}: data.mdb is not a file of this engine, or damaged; restore it, or give another directory"
+            )
+        }
+        heed::Error::Mdb(MdbError::VersionMismatch) => {
+            format!("lmdb:{dir}: data.mdb or lock.mdb was written by another version of the engine")
+        }
+        heed::Error::Io(error) if error.kind() == std::io::ErrorKind::OutOfMemory => {
+            format!(
+                "lmdb:{dir}: cannot map {} bytes; raise 'ulimit -v' or use a smaller map",
+                config.map_bytes
+            )
+        }
+        error => format!("lmdb:{dir}: cannot open: {error}"),
+    }
+}

@@ -1,0 +1,173 @@
+//! Rows as one transaction sees them, read where they lie.
+
+use std::ops::Bound;
+
+use heed::RoTxn;
+use heed::types::Bytes;
+use smallvec::SmallVec;
+
+use super::{Core, row};
+use crate::change::Row;
+use crate::counters::Counters;
+use crate::key::{Key, Scan};
+use crate::schema::TableId;
+use crate::store::{Scanned, StoreError};
+use crate::tx::{RowRef, Stop, View};
+
+/// Reads over one transaction, and how many there were.
+pub(super) struct Rows<'t> {
+    core: &'t Core,
+    txn: &'t RoTxn<'t>,
+    keys: usize,
+    rows: usize,
+}
+
+impl<'t> Rows<'t> {
+    pub fn new(core: &'t Core, txn: &'t RoTxn<'t>) -> Rows<'t> {
+        Rows { core, txn, keys: 0, rows: 0 }
+    }
+
+    /// Adds what was read to a store's counters.
+    pub fn count(&self, counters: &Counters) {
+        counters.keys.add(self.keys);
+        counters.rows_read.add(self.rows);
+    }
+
+    /// The row under a key. No row has a key beyond the limit.
+    pub fn get(&mut self, key: &Key) -> Result<Option<RowRef<'t>>, StoreError> {
+        self.keys += 1;
+        if !key.fits() {
+            return Ok(None);
+        }
+        let stored = self.core.db.get(self.txn, key.as_bytes()).map_err(|error| self.core.error(error))?;
+        let Some(stored) = stored else { return Ok(None) };
+        self.rows += 1;
+        row::decode(stored).map(Some).ok_or_else(|| self.core.corrupt(key.as_bytes()))
+    }
+
+    /// Shows the rows of a scan (third part of the key, row), or only counts them.
+    pub fn scan_rows(
+        &mut self,
+        scan: &Scan,
+        visit: &mut dyn FnMut(&[u8], RowRef<'_>),
+    ) -> Result<u64, StoreError> {
+        let first = Key::new(scan.partition, scan.table, &[]);
+        let from = |rest: &[u8]| Key::new(scan.partition, scan.table, rest);
+        let past = past(first.as_bytes());
+        let after = scan.after.as_ref().map(|rest| from(rest));
+        let range = match (&after, scan.reverse) {
+            (None, _) => (Bound::Included(first.as_bytes()), Bound::Excluded(past.as_slice())),
+            (Some(key), false) => (Bound::Excluded(key.as_bytes()), Bound::Excluded(past.as_slice())),
+            (Some(key), true) => (Bound::Included(first.as_bytes()), Bound::Excluded(key.as_bytes())),
+        };
+        let db = self.core.db.remap_types::<Bytes, Bytes>();
+        let failed = |error| self.core.error(error);
+        if scan.reverse {
+            let rows = db.rev_range(self.txn, &range).map_err(failed)?;
+            self.walk(rows, first.as_bytes().len(), scan, visit)
+        } else {
+            let rows = db.range(self.txn, &range).map_err(failed)?;
+            self.walk(rows, first.as_bytes().len(), scan, visit)
+        }
+    }
+
+    fn walk(
+        &mut self,
+        rows: impl Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
+        prefix: usize,
+        scan: &Scan,
+        visit: &mut dyn FnMut(&[u8], RowRef<'_>),
+    ) -> Result<u64, StoreError> {
+        let mut seen = 0;
+        for entry in rows.take(scan.limit as usize) {
+            let (key, stored) = entry.map_err(|error| self.core.error(error))?;
+            seen += 1;
+            if !scan.count_only {
+                self.rows += 1;
+                visit(&key[prefix..], row::decode(stored).ok_or_else(|| self.core.corrupt(key))?);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// One key, copied.
+    pub fn copy(&mut self, key: &Key) -> Result<Option<Row>, StoreError> {
+        Ok(self.get(key)?.map(RowRef::to_row))
+    }
+
+    /// One scan, copied.
+    pub fn copy_scan(&mut self, scan: &Scan) -> Result<Scanned, StoreError> {
+        let mut found = Vec::new();
+        let count = self.scan_rows(scan, &mut |rest, row| {
+            found.push((Key::new(scan.partition, scan.table, rest), row.to_row()));
+        })?;
+        Ok(if scan.count_only { Scanned::Count(count) } else { Scanned::Rows(found) })
+    }
+
+    /// Collects partitions that have rows of a table, from partition `next` on, until `found` has `limit` or `seeks`
+    /// positions were tried. Returns where to go on; `None` = the table's end, or enough.
+    pub fn partitions(
+        &mut self,
+        table: TableId,
+        mut next: u64,
+        limit: usize,
+        seeks: usize,
+        found: &mut Vec<u64>,
+    ) -> Result<Option<u64>, StoreError> {
+        for _ in 0..seeks {
+            if found.len() >= limit {
+                return Ok(None);
+            }
+            let at = Key::new(next, table, &[]);
+            let entry = self.core.db.get_greater_than_or_equal_to(self.txn, at.as_bytes());
+            let Some((key, _)) = entry.map_err(|error| self.core.error(error))? else { return Ok(None) };
+            let key = Key::from_bytes(key).ok_or_else(|| self.core.corrupt(key))?;
+            if key.table() == table {
+                found.push(key.partition());
+            }
+            // In a partition that was entered before the table's place, its rows of the table may still come.
+            next = match key.table() < table {
+                true => key.partition(),
+                false => match key.partition().checked_add(1) {
+                    Some(partition) => partition,
+                    None => return Ok(None),
+                },
+            };
+        }
+        Ok(Some(next))
+    }
+}
+
+impl View for Rows<'_> {
+    fn read(&mut self, key: &Key, visit: &mut dyn FnMut(Option<RowRef<'_>>)) -> Result<(), Stop> {
+        visit(self.get(key).map_err(fault)?);
+        Ok(())
+    }
+
+    fn scan(&mut self, scan: &Scan, visit: &mut dyn FnMut(&[u8], RowRef<'_>)) -> Result<u64, Stop> {
+        self.scan_rows(scan, visit).map_err(fault)
+    }
+}
+
+impl Core {
+    fn corrupt(&self, key: &[u8]) -> StoreError {
+        let name = match Key::from_bytes(key) {
+            Some(key) => format!("{key:?}"),
+            None => format!("{}", key.escape_ascii()),
+        };
+        StoreError::Fatal(format!("{}: row {name} is damaged; run 'trellis store check'", self.dir.display()))
+    }
+}
+
+fn fault(error: StoreError) -> Stop {
+    Stop::Fault(error.to_string())
+}
+
+/// The first byte string past all that begin with `prefix`, whose last byte (a table's number) is below 255.
+fn past(prefix: &[u8]) -> SmallVec<[u8; 16]> {
+    let mut past = SmallVec::from_slice(prefix);
+    if let Some(last) = past.last_mut() {
+        *last += 1;
+    }
+    past
+}
