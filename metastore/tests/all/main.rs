@@ -1,3 +1,21 @@
-//! Integration tests of the store.
+//! Integration tests of the store: `cargo test -p trellis-metastore --test all [-- FILTER]`.
 
-fn main() {}
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod backends;
+mod conformance;
+mod lmdb;
+
+fn main() {
+    // The tests of several processes start this program again as their children.
+    if lmdb::is_child() {
+        return;
+    }
+    let args = libtest_mimic::Arguments::from_args();
+    let mut trials = Vec::new();
+    for backend in backends::all() {
+        trials.extend(conformance::trials(backend));
+    }
+    trials.extend(lmdb::trials());
+    libtest_mimic::run(&args, trials).exit();
+}
