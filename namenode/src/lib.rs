@@ -1,1 +1,12 @@
-//! placeholder
+//! File operations over rows. The only crate that knows both the wire and the rows.
+//!
+//! - [`ops`]: the operations, one file per family
+//! - [`engine`]: runs them: path walk, permissions, groups, retry cache, membership
+//! - [`path`], [`user`], [`config`], [`refusal`]: what they speak of
+
+pub mod config;
+pub mod engine;
+pub mod ops;
+pub mod path;
+pub mod refusal;
+pub mod user;

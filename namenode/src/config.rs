@@ -1,0 +1,78 @@
+//! Every setting of a namenode, with stock's name where stock has one.
+
+use std::time::Duration;
+
+/// Settings of a namenode.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Longest name in bytes (`dfs.namenode.fs-limits.max-component-length`).
+    pub max_component_bytes: usize,
+    /// Most children of a directory (`dfs.namenode.fs-limits.max-directory-items`).
+    pub max_directory_items: i64,
+    /// Smallest block size in bytes (`dfs.namenode.fs-limits.min-block-size`; stock: 1 MiB).
+    pub min_block_bytes: u64,
+    /// Block size given to clients that name none (`dfs.blocksize`).
+    pub block_bytes: u64,
+    /// Replication given to clients that name none (`dfs.replication`).
+    pub replication: u32,
+    /// Smallest replication (`dfs.namenode.replication.min`).
+    pub min_replication: u32,
+    /// Largest replication (`dfs.replication.max`).
+    pub max_replication: u32,
+    /// Names a page of a listing (`dfs.ls.limit`).
+    pub listing_page: u32,
+    /// How far an access time may lag (`dfs.namenode.accesstime.precision`); zero = access times are not kept.
+    pub atime_precision: Duration,
+    /// After this without renewal another client may take a lease over (`dfs.namenode.lease-recheck`, soft limit 60 s).
+    pub lease_soft: Duration,
+    /// After this without renewal the leader closes the file (`dfs.namenode.lease-hard-limit-sec`).
+    pub lease_hard: Duration,
+    /// How often the leader looks for expired leases.
+    pub lease_check: Duration,
+    /// Minutes that clients keep trash (`fs.trash.interval`).
+    pub trash_minutes: u64,
+    /// How long answers are kept for repeats (stock: 10 min).
+    pub retry_kept: Duration,
+    /// How often one bucket of the retry cache is swept by the leader.
+    pub retry_sweep: Duration,
+    /// A call that waited longer is dropped: its client has gone elsewhere.
+    pub call_age: Duration,
+    /// How often a namenode's heartbeat counter moves.
+    pub heartbeat: Duration,
+    /// A namenode whose heartbeat counter has not moved for this long is evicted.
+    pub member_timeout: Duration,
+    /// How often the reaper looks for detached trees when nobody wakes it.
+    pub reap_every: Duration,
+    /// Inode ids reserved at a time.
+    pub id_range: u64,
+    /// Members of this group are superusers (`dfs.permissions.superusergroup`).
+    pub supergroup: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            max_component_bytes: 255,
+            max_directory_items: 1_048_576,
+            min_block_bytes: 1024,
+            block_bytes: 128 << 20,
+            replication: 3,
+            min_replication: 1,
+            max_replication: 512,
+            listing_page: 1000,
+            atime_precision: Duration::from_secs(3600),
+            lease_soft: Duration::from_secs(60),
+            lease_hard: Duration::from_secs(20 * 60),
+            lease_check: Duration::from_secs(2),
+            trash_minutes: 0,
+            retry_kept: Duration::from_secs(600),
+            retry_sweep: Duration::from_secs(2),
+            call_age: Duration::from_secs(60),
+            heartbeat: Duration::from_secs(1),
+            member_timeout: Duration::from_secs(5),
+            reap_every: Duration::from_secs(2),
+            id_range: 100_000,
+            supergroup: "supergroup".to_owned(),
+        }
+    }
+}

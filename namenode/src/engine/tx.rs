@@ -1,0 +1,100 @@
+//! The transaction as operations see it: rows, the caller, the clock, new ids.
+
+use trellis_metastore::change::Hold;
+use trellis_metastore::key::Scan;
+use trellis_metastore::schema::{Table, TableKey};
+use trellis_metastore::tx::{Record, Stop, Tx as RowTx};
+
+use super::ctx::Ctx;
+
+/// One run of an operation. Everything it does goes through here, so that it can be run again from the top.
+pub struct Tx<'a, 'v> {
+    pub(super) rows: &'a mut RowTx<'v>,
+    /// Who calls, when, with which ids.
+    pub ctx: &'a Ctx,
+}
+
+impl<'a, 'v> Tx<'a, 'v> {
+    /// A run over `rows` for the call `ctx`.
+    pub fn new(rows: &'a mut RowTx<'v>, ctx: &'a Ctx) -> Self {
+        Tx { rows, ctx }
+    }
+
+    /// Says that a row will be read soon, so that one fetch brings it together with others.
+    pub fn want<T: Table>(&mut self, key: &TableKey<T>) {
+        self.rows.want(key);
+    }
+
+    /// Says that a scan will be made soon.
+    pub fn want_scan(&mut self, scan: &Scan) {
+        self.rows.want_scan(scan);
+    }
+
+    /// Reads a row; an absent one is `None` and guards nothing.
+    pub fn get<T: Table>(&mut self, key: &TableKey<T>, hold: Hold) -> Result<Option<Record<T>>, Stop> {
+        self.rows.get(key, hold)
+    }
+
+    /// Reads several rows of one table in one trip.
+    pub fn get_all<T: Table>(
+        &mut self,
+        keys: &[TableKey<T>],
+        hold: Hold,
+    ) -> Result<Vec<Option<Record<T>>>, Stop> {
+        self.rows.get_all(keys, hold)
+    }
+
+    /// Makes several scans of one table in one trip: (third part of the key, row), in order.
+    #[allow(clippy::type_complexity)]
+    pub fn scan_all<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<(Vec<u8>, Record<T>)>>, Stop> {
+        self.rows.scan_all(scans)
+    }
+
+    /// Counts rows, up to each scan's limit, in one trip.
+    pub fn count_all(&mut self, scans: &[Scan]) -> Result<Vec<u64>, Stop> {
+        self.rows.count_all(scans)
+    }
+
+    /// Writes a row that must be absent.
+    pub fn insert<T: Table>(&mut self, key: &TableKey<T>, value: &T::Value) -> Result<(), Stop> {
+        self.rows.insert(key, value)
+    }
+
+    /// Writes a row that must be absent, with its two counters.
+    pub fn insert_counted<T: Table>(
+        &mut self,
+        key: &TableKey<T>,
+        value: &T::Value,
+        max: i64,
+        add: i64,
+    ) -> Result<(), Stop> {
+        self.rows.insert_counted(key, value, max, add)
+    }
+
+    /// Replaces the value of a row read before.
+    pub fn put<T: Table>(&mut self, key: &TableKey<T>, value: &T::Value) -> Result<(), Stop> {
+        self.rows.put(key, value)
+    }
+
+    /// Replaces a row read before, counters included.
+    pub fn put_counted<T: Table>(
+        &mut self,
+        key: &TableKey<T>,
+        value: &T::Value,
+        max: i64,
+        add: i64,
+    ) -> Result<(), Stop> {
+        self.rows.put_counted(key, value, max, add)
+    }
+
+    /// Deletes a row read before. Rows of inodes, blocks and xattrs are never deleted like this but by
+    /// [`crate::ops::retire`].
+    pub fn delete<T: Table>(&mut self, key: &TableKey<T>) -> Result<(), Stop> {
+        self.rows.delete(key)
+    }
+
+    /// Raises the first counter of a row read before and adds to the second.
+    pub fn merge<T: Table>(&mut self, key: &TableKey<T>, max: i64, add: i64) -> Result<(), Stop> {
+        self.rows.merge(key, max, add)
+    }
+}

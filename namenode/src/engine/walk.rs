@@ -1,0 +1,365 @@
+//! Path resolution: follows real rows from the root, prefetching what the hints suggest, and checks the way.
+//!
+//! An operation takes effect, for ancestors that it read `Loose`, when they were read. A directory that is deleted, or
+//! moved to another parent, walks with [`Chain::Held`]: then every inode row of the chain must be unchanged at commit.
+
+use bytes::Bytes;
+use trellis_metastore::change::Hold;
+use trellis_metastore::schema::{
+    self, DirStats, Inode, Inodes, ROOT_ID, TableKey, dir_stat, inode, inode_path, root_inode, root_stat,
+};
+use trellis_metastore::tx::{Record, Stop};
+
+use super::tx::Tx;
+use crate::path::{INODES, MAX_PATH_DEPTH, Path};
+use crate::refusal::{Halt, Kind, Result, RpcError, refuse};
+
+/// Why a path is resolved (stock: `DirOp`); decides what a file in the middle of it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirOp {
+    /// To read: a file in the middle is an AccessControlException, as in stock.
+    Read,
+    /// To change something that exists: the same.
+    Write,
+    /// To make something: new names are judged, and a file in the middle is a ParentNotDirectoryException.
+    Create,
+}
+
+/// How firmly the inode rows of the chain are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chain {
+    /// As they were when read.
+    Loose,
+    /// Unchanged at commit, up to the root.
+    Held,
+}
+
+/// Which rows beside the chain the operation will read, so that the same fetch brings them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Also {
+    /// `dir_stats` of the last component.
+    pub stat: bool,
+    /// `dir_stats` of its parent.
+    pub parent_stat: bool,
+    /// `inode_paths` of the last component.
+    pub path: bool,
+}
+
+/// One path to resolve.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'p> {
+    /// The path.
+    pub path: &'p Path,
+    /// Why.
+    pub op: DirOp,
+    /// How firmly.
+    pub chain: Chain,
+    /// What else.
+    pub also: Also,
+}
+
+impl<'p> Target<'p> {
+    /// A path, its chain held loosely, nothing else prefetched.
+    pub fn new(path: &'p Path, op: DirOp) -> Self {
+        Target { path, op, chain: Chain::Loose, also: Also::default() }
+    }
+
+    /// Also prefetches the counters of the last component.
+    pub fn with_stat(mut self) -> Self {
+        self.also.stat = true;
+        self
+    }
+
+    /// Also prefetches the counters of the parent.
+    pub fn with_parent_stat(mut self) -> Self {
+        self.also.parent_stat = true;
+        self
+    }
+
+    /// Also prefetches the `inode_paths` row of the last component.
+    pub fn with_path(mut self) -> Self {
+        self.also.path = true;
+        self
+    }
+
+    /// Holds the whole chain.
+    pub fn held(mut self) -> Self {
+        self.chain = Chain::Held;
+        self
+    }
+}
+
+/// An inode on a path.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The parent's id; 0 for the root.
+    pub parent: u64,
+    /// The name in the parent; empty for the root.
+    pub name: Bytes,
+    /// The row.
+    pub inode: Inode,
+}
+
+impl Node {
+    /// Inode id.
+    pub fn id(&self) -> u64 {
+        self.inode.id
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.inode.is_dir()
+    }
+
+    /// Whether it is the root.
+    pub fn is_root(&self) -> bool {
+        self.inode.id == ROOT_ID
+    }
+
+    /// The key of its inode row.
+    pub fn key(&self) -> TableKey<Inodes> {
+        if self.is_root() { root_inode() } else { inode(self.parent, &self.name) }
+    }
+
+    /// The key of its counters.
+    pub fn stat_key(&self) -> TableKey<DirStats> {
+        if self.is_root() { root_stat() } else { dir_stat(self.parent, &self.name) }
+    }
+}
+
+/// A resolved path: the inodes that exist on it, root first.
+#[derive(Clone, Debug)]
+pub struct Walked {
+    /// The path from the root (a path by inode id is resolved to this).
+    pub path: Path,
+    /// The inodes that exist: at least the root, at most one more than the path has components.
+    pub nodes: Vec<Node>,
+}
+
+impl Walked {
+    /// The inode of the last component, if it exists.
+    pub fn target(&self) -> Option<&Node> {
+        self.nodes.get(self.path.components().len())
+    }
+
+    /// The directory that holds (or would hold) the last component, if it exists. None for the root.
+    pub fn parent(&self) -> Option<&Node> {
+        self.nodes.get(self.path.components().len().checked_sub(1)?)
+    }
+
+    /// The last inode that exists.
+    pub fn last(&self) -> &Node {
+        &self.nodes[self.nodes.len() - 1]
+    }
+
+    /// How many components do not exist.
+    pub fn missing(&self) -> usize {
+        self.path.components().len() + 1 - self.nodes.len()
+    }
+
+    /// The text of the path of `nodes[i]`.
+    pub fn path_of(&self, i: usize) -> String {
+        self.path.prefix(i)
+    }
+
+    /// Whether `ancestor` is on the path (the last component included).
+    pub fn passes(&self, ancestor: u64) -> bool {
+        self.nodes.iter().any(|node| node.id() == ancestor)
+    }
+}
+
+impl Tx<'_, '_> {
+    /// Resolves paths and checks that the caller may walk them: every component but the last must be a directory
+    /// that the caller may search, as far as components exist. All misses are noted before it stops.
+    pub fn walk(&mut self, targets: &[Target<'_>]) -> Result<Vec<Walked>> {
+        for target in targets {
+            if target.op == DirOp::Create {
+                target.path.check_new()?;
+            }
+            self.want_hinted(target);
+        }
+        let resolved: Vec<Result<Walked>> = targets.iter().map(|target| self.resolve(target)).collect();
+        if resolved.iter().any(|result| matches!(result, Err(Halt::Stop(Stop::Miss)))) {
+            return Err(Stop::Miss.into());
+        }
+        let mut all = Vec::with_capacity(targets.len());
+        for (target, result) in targets.iter().zip(resolved) {
+            let walked = result?;
+            self.check_traverse(&walked, target.op)?;
+            all.push(walked);
+        }
+        Ok(all)
+    }
+
+    /// Resolves one path.
+    pub fn walk_one(&mut self, target: Target<'_>) -> Result<Walked> {
+        self.walk(&[target])?.pop().ok_or_else(|| Stop::Fault("a walk lost its path".into()).into())
+    }
+
+    /// Resolves two paths, in one trip.
+    pub fn walk_two(&mut self, first: Target<'_>, second: Target<'_>) -> Result<(Walked, Walked)> {
+        let mut all = self.walk(&[first, second])?;
+        match (all.pop(), all.pop()) {
+            (Some(second), Some(first)) => Ok((first, second)),
+            _ => Err(Stop::Fault("a walk lost its paths".into()).into()),
+        }
+    }
+
+    /// Holds every inode row of a chain that was walked loosely (see [`Chain::Held`]).
+    pub fn hold_chain(&mut self, walked: &Walked) -> Result<()> {
+        for node in &walked.nodes {
+            self.get(&node.key(), Hold::Held)?;
+        }
+        Ok(())
+    }
+
+    /// Resolves an inode id: climbs to the root by `inode_paths`, then follows the rows down. `None` when the id is
+    /// unknown or its tree is detached. No permission is checked.
+    pub fn walk_id(&mut self, id: u64, chain: Chain) -> Result<Option<Walked>> {
+        let Some(components) = self.climb(id)? else { return Ok(None) };
+        let path = Path::from_components(components);
+        let walked = self.follow(path, chain)?;
+        Ok(walked.target().is_some_and(|node| node.id() == id).then_some(walked))
+    }
+
+    /// The counters of a directory on a path. Absent or another directory's: the rows are of different ages, and the
+    /// operation runs again over fresh ones.
+    pub fn stat_of(&mut self, node: &Node, hold: Hold) -> Result<Record<DirStats>> {
+        match self.get(&node.stat_key(), hold)? {
+            Some(stat) if stat.value.id == node.id() => Ok(stat),
+            _ => Err(Stop::Miss.into()),
+        }
+    }
+
+    fn resolve(&mut self, target: &Target<'_>) -> Result<Walked> {
+        let components = target.path.components();
+        if !target.path.is_reserved() || components.get(1).map(Bytes::as_ref) != Some(INODES) || components.len() < 3 {
+            return self.follow(target.path.clone(), target.chain);
+        }
+        let text = String::from_utf8_lossy(&components[2]).into_owned();
+        let Ok(id) = text.parse::<u64>() else {
+            return refuse(Kind::FileNotFound, format!("Invalid inode path: {}", target.path.text()));
+        };
+        let Some(mut base) = self.climb(id)? else {
+            return refuse(Kind::FileNotFound, format!("File for given inode path does not exist: {}", target.path.text()));
+        };
+        for name in &components[3..] {
+            match name.as_ref() {
+                b".." => drop(base.pop()),
+                _ => base.push(name.clone()),
+            }
+        }
+        self.follow(Path::from_components(base), target.chain)
+    }
+
+    /// The components of the path of an inode, by `inode_paths`.
+    fn climb(&mut self, id: u64) -> Result<Option<Vec<Bytes>>> {
+        let hints = self.ctx.hints.clone();
+        let mut hinted = id;
+        for _ in 0..MAX_PATH_DEPTH {
+            if hinted == ROOT_ID {
+                break;
+            }
+            self.want(&inode_path(hinted));
+            match hints.as_ref().and_then(|hints| hints.parent(hinted)) {
+                Some((parent, _)) => hinted = parent,
+                None => break,
+            }
+        }
+        let (mut names, mut at) = (Vec::new(), id);
+        while at != ROOT_ID {
+            let Some(row) = self.get(&inode_path(at), Hold::Loose)? else { return Ok(None) };
+            if names.len() > MAX_PATH_DEPTH {
+                let why = format!("inode {id} lies deeper than {MAX_PATH_DEPTH} levels; run 'trellis store check'");
+                return Err(Stop::Fault(why).into());
+            }
+            names.push(row.value.name);
+            at = row.value.parent;
+        }
+        names.reverse();
+        Ok(Some(names))
+    }
+
+    /// Follows real rows down a path, as far as it exists.
+    fn follow(&mut self, path: Path, chain: Chain) -> Result<Walked> {
+        let hold = match chain {
+            Chain::Loose => Hold::Loose,
+            Chain::Held => Hold::Held,
+        };
+        let Some(root) = self.get(&root_inode(), hold)? else {
+            return Err(Stop::Fault("the store has no root directory; run 'trellis store init'".into()).into());
+        };
+        let mut nodes = Vec::with_capacity(path.components().len() + 1);
+        nodes.push(Node { parent: 0, name: Bytes::new(), inode: root.value });
+        for name in path.components() {
+            let parent = &nodes[nodes.len() - 1];
+            if !parent.is_dir() || name.len() > self.ctx.config.max_component_bytes {
+                break;
+            }
+            let parent = parent.id();
+            match self.get(&schema::inode(parent, name), hold)? {
+                Some(row) => {
+                    if let Some(hints) = &self.ctx.hints {
+                        hints.saw(parent, name, row.value.id);
+                    }
+                    nodes.push(Node { parent, name: name.clone(), inode: row.value });
+                }
+                None => {
+                    if let Some(hints) = &self.ctx.hints {
+                        hints.gone(parent, name);
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(Walked { path, nodes })
+    }
+
+    /// Asks for every row that the hints suggest for a path.
+    fn want_hinted(&mut self, target: &Target<'_>) {
+        let Some(hints) = self.ctx.hints.clone() else { return };
+        self.want(&root_inode());
+        let components = target.path.components();
+        if components.is_empty() && target.also.stat {
+            self.want(&root_stat());
+        }
+        let (mut grandparent, mut parent) = (None::<(u64, Bytes)>, ROOT_ID);
+        for (i, name) in components.iter().enumerate() {
+            if name.len() > self.ctx.config.max_component_bytes {
+                return;
+            }
+            self.want(&inode(parent, name));
+            let last = i + 1 == components.len();
+            if last && target.also.parent_stat {
+                self.want(&grandparent.as_ref().map_or_else(root_stat, |(id, own)| dir_stat(*id, own)));
+            }
+            if last && target.also.stat {
+                self.want(&dir_stat(parent, name));
+            }
+            let Some(id) = hints.child(parent, name) else {
+                // The first component that may not exist: what is made here is counted in the last known directory.
+                if target.also.parent_stat && !last {
+                    self.want(&grandparent.as_ref().map_or_else(root_stat, |(id, own)| dir_stat(*id, own)));
+                }
+                return;
+            };
+            if last && target.also.path {
+                self.want(&inode_path(id));
+            }
+            grandparent = Some((parent, name.clone()));
+            parent = id;
+        }
+    }
+
+    fn check_traverse(&self, walked: &Walked, op: DirOp) -> Result<()> {
+        let inner = walked.path.components().len().min(walked.nodes.len());
+        for (i, node) in walked.nodes[..inner].iter().enumerate() {
+            if !node.is_dir() {
+                let kind = if op == DirOp::Create { Kind::ParentNotDirectory } else { Kind::AccessControl };
+                return Err(RpcError::new(kind, format!("{} (is not a directory)", walked.path_of(i))).into());
+            }
+            self.check_access(walked, i, super::permission::EXECUTE)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! The file operations: one file per family, one repeatable function per operation. What they share is here.
+//!
+//! The head of each file says what its operations hold, touch and cost; tests compare it with what the store counts.
+
+pub mod delete;
+pub mod mkdirs;
+pub mod rename;
+
+mod entries;
+
+pub use entries::retire;
