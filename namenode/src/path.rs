@@ -148,7 +148,7 @@ mod tests {
         for good in ["/", "/a", "/a/", "/sp ace", "/a%20b", "/*", "/back\\slash", "/new\nline", "/.snapshot"] {
             assert!(path(good).check_new().is_ok(), "{good:?}");
         }
-        for bad in ["/t//b", "/t/./b", "/t/../b", "/t/a:b", "//", "/.", "/.."] {
+        for bad in ["/t//b", "/t/./b", "/t/../b", "/t/a:b", "/.", "/.."] {
             assert_eq!(path(bad).check_new().unwrap_err().kind, Kind::InvalidPath, "{bad:?}");
         }
     }

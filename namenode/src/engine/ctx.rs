@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use trellis_metastore::tx::Stop;
 
 use super::hints::Hints;
@@ -49,6 +50,13 @@ pub struct Ctx {
 }
 
 impl Ctx {
+    /// Hints that an inode will be found under a name from now on (if the operation comes through).
+    pub fn expect(&self, parent: u64, name: &Bytes, id: u64) {
+        if let Some(hints) = &self.hints {
+            hints.saw(parent, name, id);
+        }
+    }
+
     /// The `n`-th new inode id of this call, the same in every run.
     pub fn new_id(&self, n: u64) -> Result<u64, Stop> {
         match n < self.ids.count {

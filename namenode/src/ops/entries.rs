@@ -119,6 +119,7 @@ pub fn insert_directory(tx: &mut Tx<'_, '_>, node: &Node, mtime_ms: i64, childre
 /// Writes the two rows that every inode has.
 pub fn insert_inode(tx: &mut Tx<'_, '_>, node: &Node) -> Result<()> {
     tx.insert(&inode(node.parent, &node.name), &node.inode)?;
+    tx.ctx.expect(node.parent, &node.name, node.id());
     let place = InodePath { parent: node.parent, name: node.name.clone() };
     Ok(tx.insert(&inode_path(node.id()), &place)?)
 }

@@ -3,6 +3,7 @@
 //! The head of each file says what its operations hold, touch and cost; tests compare it with what the store counts.
 
 pub mod delete;
+pub mod format;
 pub mod mkdirs;
 pub mod rename;
 

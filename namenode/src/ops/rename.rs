@@ -192,5 +192,6 @@ fn move_rows(tx: &mut Tx<'_, '_>, node: &Node, parent: u64, name: &bytes::Bytes)
         tx.insert_counted(&dir_stat(parent, name), &stat.value, stat.max, stat.add)?;
     }
     tx.delete(&node.key())?;
+    tx.ctx.expect(parent, name, node.id());
     Ok(tx.insert(&inode(parent, name), &node.inode)?)
 }

@@ -1,0 +1,84 @@
+//! Engines over stores in memory, with the calls that tests make.
+
+use std::sync::Arc;
+
+use prost::Message;
+use trellis_metastore::group::GroupConfig;
+use trellis_metastore::mem::Mem;
+use trellis_metastore::store::Store;
+use trellis_metastore::tx::Versions;
+use trellis_metastore::work::Unfenced;
+use trellis_namenode::config::Config;
+use trellis_namenode::engine::backend::Backend;
+use trellis_namenode::engine::tx::Tx;
+use trellis_namenode::engine::{Engine, Op};
+use trellis_namenode::ops::format::{Format, format};
+use trellis_namenode::path::Path;
+use trellis_namenode::refusal::Result;
+use trellis_namenode::user::Users;
+use trellis_proto::exception::RpcError;
+
+/// The user that runs the namenode in tests.
+pub const SUPERUSER: &str = "hdfs";
+
+/// One of several namenodes over a store in memory.
+#[derive(Clone)]
+pub struct Namenode {
+    pub engine: Arc<Engine>,
+}
+
+/// An answer of bool or nothing, as a message (the retry cache keeps messages).
+#[derive(Clone, PartialEq, Message)]
+pub struct Answer {
+    #[prost(bool, tag = "1")]
+    pub yes: bool,
+}
+
+impl Namenode {
+    /// A namenode over rows that may be shared with others; formats them when they are empty.
+    pub async fn start(store: Arc<dyn Store>, incarnation: u64, config: Config) -> Namenode {
+        let versions = Versions::of_incarnation(incarnation);
+        let backend = Backend::grouped(store, Arc::new(Unfenced), versions, &GroupConfig::default());
+        let users = Users::new(SUPERUSER.into(), config.supergroup.clone());
+        let engine = Engine::new(backend, config, users, incarnation, Arc::new(|| 1_000_000));
+        let call = Format {
+            cluster_id: "CID-test".into(),
+            cluster_id_given: false,
+            superuser: SUPERUSER.into(),
+            supergroup: "supergroup".into(),
+        };
+        engine.write_wait(engine.own_ctx(), 0, 0, false, Box::new(move |tx| format(tx, &call))).await.unwrap();
+        Namenode { engine }
+    }
+
+    /// A namenode over a fresh store in memory.
+    pub async fn fresh() -> Namenode {
+        Namenode::start(Arc::new(Mem::new()), 1, Config::default()).await
+    }
+
+    /// Runs an operation that may write, as `user`.
+    pub async fn write<A: Message + Default + 'static>(
+        &self,
+        user: &str,
+        op: impl FnMut(&mut Tx<'_, '_>) -> Result<A> + Send + 'static,
+    ) -> std::result::Result<A, RpcError> {
+        let user = self.engine.users().get(user);
+        let ctx = self.engine.ctx(user, "127.0.0.1".into(), None);
+        let op: Op<A> = Box::new(op);
+        self.engine.write_wait(ctx, 0, 1001, true, op).await
+    }
+
+    /// The same for an operation that answers a bool.
+    pub async fn yes(
+        &self,
+        user: &str,
+        mut op: impl FnMut(&mut Tx<'_, '_>) -> Result<bool> + Send + 'static,
+    ) -> std::result::Result<bool, RpcError> {
+        Ok(self.write(user, move |tx| op(tx).map(|yes| Answer { yes })).await?.yes)
+    }
+}
+
+/// A path.
+pub fn path(text: &str) -> Path {
+    Path::parse(text).unwrap()
+}
