@@ -32,8 +32,10 @@ impl Path {
             return Err(RpcError::new(Kind::Assertion, why));
         }
         let whole = Bytes::copy_from_slice(text.as_bytes());
-        let components =
-            text.split('/').filter(|name| !name.is_empty()).map(|name| whole.slice_ref(name_in(&whole, text, name)));
+        let components = text
+            .split('/')
+            .filter(|name| !name.is_empty())
+            .map(|name| whole.slice_ref(name_in(&whole, text, name)));
         Ok(Path { components: components.collect(), text: text.to_owned() })
     }
 
@@ -145,7 +147,8 @@ mod tests {
 
     #[test]
     fn new_names() {
-        for good in ["/", "/a", "/a/", "/sp ace", "/a%20b", "/*", "/back\\slash", "/new\nline", "/.snapshot"] {
+        for good in ["/", "/a", "/a/", "/sp ace", "/a%20b", "/*", "/back\\slash", "/new\nline", "/.snapshot"]
+        {
             assert!(path(good).check_new().is_ok(), "{good:?}");
         }
         for bad in ["/t//b", "/t/./b", "/t/../b", "/t/a:b", "/.", "/.."] {
@@ -157,6 +160,9 @@ mod tests {
     fn limits() {
         assert!(path(&"/a".repeat(1000)).check_length("mkdirs").is_ok());
         assert_eq!(path(&"/a".repeat(1001)).check_length("mkdirs").unwrap_err().kind, Kind::Io);
-        assert_eq!(path(&format!("/{}", "a".repeat(8000))).check_length("mkdirs").unwrap_err().kind, Kind::Io);
+        assert_eq!(
+            path(&format!("/{}", "a".repeat(8000))).check_length("mkdirs").unwrap_err().kind,
+            Kind::Io
+        );
     }
 }

@@ -29,7 +29,12 @@ pub enum Inline<T> {
 
 impl Backend {
     /// Lanes over any store, on the current tokio runtime.
-    pub fn grouped(store: Arc<dyn Store>, fence: Arc<dyn Fence>, versions: Versions, config: &GroupConfig) -> Backend {
+    pub fn grouped(
+        store: Arc<dyn Store>,
+        fence: Arc<dyn Fence>,
+        versions: Versions,
+        config: &GroupConfig,
+    ) -> Backend {
         let lanes = Lanes::start(store.clone(), fence, versions, config);
         Backend::Grouped { store, lanes }
     }
@@ -68,7 +73,10 @@ impl Backend {
     }
 
     /// Runs a read in the caller's own task, where the backend allows it.
-    pub fn read_inline<T>(&self, _read: impl FnOnce(&mut RowTx<'_>) -> Result<T, Stop>) -> Inline<Result<T, Stop>> {
+    pub fn read_inline<T>(
+        &self,
+        _read: impl FnOnce(&mut RowTx<'_>) -> Result<T, Stop>,
+    ) -> Inline<Result<T, Stop>> {
         match self {
             Backend::Grouped { .. } => Inline::NotHere,
         }

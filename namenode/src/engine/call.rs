@@ -72,9 +72,14 @@ impl<A> Pending<A> {
     }
 
     /// The answer that an earlier run of the same call left, here or on another namenode.
-    fn earlier_answer(&self, rows: &mut RowTx<'_>, key: &TableKey<RetryCache>) -> std::result::Result<Option<A>, Stop> {
+    fn earlier_answer(
+        &self,
+        rows: &mut RowTx<'_>,
+        key: &TableKey<RetryCache>,
+    ) -> std::result::Result<Option<A>, Stop> {
         let (Some(codec), Some(entry)) = (&self.codec, rows.get(key, Hold::Loose)?) else { return Ok(None) };
-        let broken = |e| Stop::Fault(format!("a kept answer does not decode: {e}; run 'trellis store check'"));
+        let broken =
+            |e| Stop::Fault(format!("a kept answer does not decode: {e}; run 'trellis store check'"));
         (codec.decode)(&entry.value.answer).map(Some).map_err(broken)
     }
 }
@@ -157,7 +162,9 @@ pub(super) fn store_error(error: &StoreError) -> RpcError {
     match error {
         StoreError::Full(why) => RpcError::new(
             Kind::Io,
-            format!("The metadata store is full: nothing was changed. Free space on it, then try again. ({why})"),
+            format!(
+                "The metadata store is full: nothing was changed. Free space on it, then try again. ({why})"
+            ),
         ),
         error if error.is_retryable() => RpcError::new(Kind::Retriable, format!("{error}; try again")),
         error => RpcError::new(Kind::Io, format!("The metadata store failed: {error}")),

@@ -54,7 +54,13 @@ pub struct Engine {
 
 impl Engine {
     /// An engine over a backend; `incarnation` was drawn for this start of the namenode and is never reused.
-    pub fn new(backend: Backend, config: Config, users: Users, incarnation: u64, clock: Clock) -> Arc<Engine> {
+    pub fn new(
+        backend: Backend,
+        config: Config,
+        users: Users,
+        incarnation: u64,
+        clock: Clock,
+    ) -> Arc<Engine> {
         let mut own_client = *b"trellis.........";
         own_client[8..].copy_from_slice(&incarnation.to_be_bytes());
         Arc::new(Engine {
@@ -124,7 +130,9 @@ impl Engine {
             Inline::Ran(Ok(Err(Halt::Refused(error)))) => return Some(Err(error)),
             Inline::Ran(Ok(Err(Halt::Needs(_)))) => {}
             Inline::Ran(Ok(Err(Halt::Stop(stop))) | Err(stop)) => {
-                return Some(Err(store_error(&trellis_metastore::store::StoreError::Fatal(stop.to_string()))));
+                return Some(Err(store_error(&trellis_metastore::store::StoreError::Fatal(
+                    stop.to_string(),
+                ))));
             }
             Inline::NotHere => {}
         }

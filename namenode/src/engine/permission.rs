@@ -62,7 +62,8 @@ pub fn symbolic(mode: u32) -> String {
 
 /// An access as stock writes it in messages.
 pub fn access_name(access: u32) -> &'static str {
-    ["NONE", "EXECUTE", "WRITE", "WRITE_EXECUTE", "READ", "READ_EXECUTE", "READ_WRITE", "ALL"][(access & ALL) as usize]
+    ["NONE", "EXECUTE", "WRITE", "WRITE_EXECUTE", "READ", "READ_EXECUTE", "READ_WRITE", "ALL"]
+        [(access & ALL) as usize]
 }
 
 /// `"/p":owner:group:drwxr-xr-x`, as stock writes an inode in messages.
@@ -94,11 +95,15 @@ impl Tx<'_, '_> {
         let depth = walked.path.components().len();
         let parent = depth.checked_sub(1);
         if demand.parent & WRITE != 0
-            && let (Some(p), Some(target)) = (parent.map(|p| &walked.nodes[p.min(walked.nodes.len() - 1)]), walked.target())
+            && let (Some(p), Some(target)) =
+                (parent.map(|p| &walked.nodes[p.min(walked.nodes.len() - 1)]), walked.target())
             && sticky_forbids(user, &p.inode, &target.inode)
         {
             let (path, above) = (walked.path_of(depth), walked.path_of(depth - 1));
-            return refuse(Kind::AccessControl, denied_by_sticky(user, &path, &target.inode, &above, &p.inode));
+            return refuse(
+                Kind::AccessControl,
+                denied_by_sticky(user, &path, &target.inode, &above, &p.inode),
+            );
         }
         if demand.ancestor != 0
             && let Some(parent) = parent
@@ -150,7 +155,9 @@ impl Tx<'_, '_> {
             return Ok(());
         }
         let user = &self.ctx.user.name;
-        let why = format!("Access denied for user {user}. Superuser privilege is required for operation {operation}");
+        let why = format!(
+            "Access denied for user {user}. Superuser privilege is required for operation {operation}"
+        );
         refuse(Kind::AccessControl, why)
     }
 }

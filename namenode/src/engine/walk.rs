@@ -233,7 +233,10 @@ impl Tx<'_, '_> {
 
     fn resolve(&mut self, target: &Target<'_>) -> Result<Walked> {
         let components = target.path.components();
-        if !target.path.is_reserved() || components.get(1).map(Bytes::as_ref) != Some(INODES) || components.len() < 3 {
+        if !target.path.is_reserved()
+            || components.get(1).map(Bytes::as_ref) != Some(INODES)
+            || components.len() < 3
+        {
             return self.follow(target.path.clone(), target.chain);
         }
         let text = String::from_utf8_lossy(&components[2]).into_owned();
@@ -241,7 +244,10 @@ impl Tx<'_, '_> {
             return refuse(Kind::FileNotFound, format!("Invalid inode path: {}", target.path.text()));
         };
         let Some(mut base) = self.climb(id)? else {
-            return refuse(Kind::FileNotFound, format!("File for given inode path does not exist: {}", target.path.text()));
+            return refuse(
+                Kind::FileNotFound,
+                format!("File for given inode path does not exist: {}", target.path.text()),
+            );
         };
         for name in &components[3..] {
             match name.as_ref() {
@@ -270,7 +276,8 @@ impl Tx<'_, '_> {
         while at != ROOT_ID {
             let Some(row) = self.get(&inode_path(at), Hold::Loose)? else { return Ok(None) };
             if names.len() > MAX_PATH_DEPTH {
-                let why = format!("inode {id} lies deeper than {MAX_PATH_DEPTH} levels; run 'trellis store check'");
+                let why =
+                    format!("inode {id} lies deeper than {MAX_PATH_DEPTH} levels; run 'trellis store check'");
                 return Err(Stop::Fault(why).into());
             }
             names.push(row.value.name);
@@ -287,7 +294,9 @@ impl Tx<'_, '_> {
             Chain::Held => Hold::Held,
         };
         let Some(root) = self.get(&root_inode(), hold)? else {
-            return Err(Stop::Fault("the store has no root directory; run 'trellis store init'".into()).into());
+            return Err(
+                Stop::Fault("the store has no root directory; run 'trellis store init'".into()).into()
+            );
         };
         let mut nodes = Vec::with_capacity(path.components().len() + 1);
         nodes.push(Node { parent: 0, name: Bytes::new(), inode: root.value });

@@ -57,7 +57,9 @@ pub fn check_below(tx: &Tx<'_, '_>, directory: &Node, path: &str) -> Result<()> 
     let job = WalkJob::SubAccess { root: directory.id(), path: path.to_owned() };
     match &tx.ctx.walked {
         _ if tx.ctx.user.superuser => Ok(()),
-        Some(done) if matches!(&done.job, WalkJob::SubAccess { root, .. } if *root == directory.id()) => Ok(()),
+        Some(done) if matches!(&done.job, WalkJob::SubAccess { root, .. } if *root == directory.id()) => {
+            Ok(())
+        }
         _ => Err(Halt::Needs(job)),
     }
 }

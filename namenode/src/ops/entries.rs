@@ -110,7 +110,13 @@ pub fn make_directories(
 }
 
 /// Writes the three rows of a directory.
-pub fn insert_directory(tx: &mut Tx<'_, '_>, node: &Node, mtime_ms: i64, children: i64, quota_of: u64) -> Result<()> {
+pub fn insert_directory(
+    tx: &mut Tx<'_, '_>,
+    node: &Node,
+    mtime_ms: i64,
+    children: i64,
+    quota_of: u64,
+) -> Result<()> {
     insert_inode(tx, node)?;
     let stat = DirStat { id: node.id(), quota_of };
     Ok(tx.insert_counted(&dir_stat(node.parent, &node.name), &stat, mtime_ms, children)?)
@@ -153,4 +159,3 @@ pub fn remove_entry(tx: &mut Tx<'_, '_>, node: &Node, children: i64) -> Result<(
 fn is_bare_file(inode: &Inode) -> bool {
     inode.block_count == 0 && inode.open.is_none()
 }
-

@@ -7,7 +7,8 @@
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{
-    DirStat, FIRST_FREE_ID, FORMAT, Inode, Kind as InodeKind, ROOT_ID, Setting, root_inode, root_stat, setting,
+    DirStat, FIRST_FREE_ID, FORMAT, Inode, Kind as InodeKind, ROOT_ID, Setting, root_inode, root_stat,
+    setting,
 };
 
 use crate::engine::NEXT_INODE_ID;
@@ -50,7 +51,10 @@ pub fn format(tx: &mut Tx<'_, '_>, call: &Format) -> Result<Setting> {
             return refuse(Kind::Io, why);
         }
         if root.is_none() || found.iter().any(Option::is_none) {
-            return refuse(Kind::Io, "the store is only partly formatted: nothing was changed; run 'trellis store check'");
+            return refuse(
+                Kind::Io,
+                "the store is only partly formatted: nothing was changed; run 'trellis store check'",
+            );
         }
         return Ok(Setting { number: 0, text: existing.value.text.clone() });
     }

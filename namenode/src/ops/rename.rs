@@ -72,7 +72,8 @@ pub fn rename(tx: &mut Tx<'_, '_>, call: &Rename) -> Result<bool> {
 pub fn rename2(tx: &mut Tx<'_, '_>, call: &Rename2) -> Result<()> {
     call.target.check_length("rename")?;
     let (source, target) = walk_both(tx, &call.source, &call.target)?;
-    let (from, to) = (source.path_of(source.path.components().len()), target.path_of(target.path.components().len()));
+    let (from, to) =
+        (source.path_of(source.path.components().len()), target.path_of(target.path.components().len()));
     if call.to_trash
         && let Some(node) = source.target().filter(|node| node.is_dir())
         && tx.stat_of(node, Hold::Loose)?.add > 0
@@ -88,7 +89,10 @@ pub fn rename2(tx: &mut Tx<'_, '_>, call: &Rename2) -> Result<()> {
         return refuse(Kind::Io, "rename source cannot be the root");
     }
     if source.path == target.path {
-        return refuse(Kind::FileAlreadyExists, format!("The source {from} and destination {to} are the same"));
+        return refuse(
+            Kind::FileAlreadyExists,
+            format!("The source {from} and destination {to} are the same"),
+        );
     }
     if source.path.contains(&target.path) {
         let why = format!("Rename destination {to} is a directory or file under source {from}");

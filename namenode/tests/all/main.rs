@@ -26,9 +26,7 @@ macro_rules! trials {
 }
 
 fn main() {
-    let trials = trials![
-        names::directories_come_move_and_go,
-        names::a_directory_costs_one_fetch_and_one_commit,
-    ];
+    let trials =
+        trials![names::directories_come_move_and_go, names::a_directory_costs_one_fetch_and_one_commit,];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

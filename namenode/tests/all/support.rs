@@ -47,7 +47,10 @@ impl Namenode {
             superuser: SUPERUSER.into(),
             supergroup: "supergroup".into(),
         };
-        engine.write_wait(engine.own_ctx(), 0, 0, false, Box::new(move |tx| format(tx, &call))).await.unwrap();
+        engine
+            .write_wait(engine.own_ctx(), 0, 0, false, Box::new(move |tx| format(tx, &call)))
+            .await
+            .unwrap();
         Namenode { engine }
     }
 
