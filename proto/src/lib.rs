@@ -9,14 +9,30 @@
 //! | [`hdfs::datanode`] | `hadoop.hdfs.datanode` | DatanodeProtocol |
 //! | [`hdfs::namenode`] | `hadoop.hdfs.namenode` | NamenodeProtocol |
 //!
-//! Beside them each service has a module of typed methods, e.g. [`hdfs::client_namenode_protocol::CREATE`].
+//! Each service also has a module of typed methods, e.g. [`hdfs::client_namenode_protocol::CREATE`].
+//!
+//! | by hand | what |
+//! |---|---|
+//! | [`exception`] | THE table: Java class, error detail, errno, retry, log level; [`exception::RpcError`] |
+//! | [`methods`] | every protocol and method by its wire name |
+//! | [`presence`] | [`presence::decode_request`]: decoding as strict as Hadoop's |
+//! | [`frame`] | a byte stream cut into frames |
+//! | [`rpc`] | a connection: [`rpc::ServerConn`], [`rpc::reply`], [`rpc::client`] |
+//! | [`data_transfer`] | ops and packets of the datanode's data port |
+//!
+//! Never here: sockets, clocks, random numbers, logging.
 
 pub mod exception;
-pub mod frame;
 pub mod methods;
-pub mod presence;
-pub mod rpc;
+
 mod wire;
+
+pub mod presence;
+
+pub mod frame;
+pub mod rpc;
+
+pub mod data_transfer;
 
 /// Package `hadoop.common`.
 #[allow(missing_docs, clippy::all)]
