@@ -6,6 +6,7 @@ pub mod delete;
 pub mod format;
 pub mod mkdirs;
 pub mod rename;
+pub mod status;
 
 mod entries;
 
