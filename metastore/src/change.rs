@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::key::Key;
+use crate::schema::TableId;
 
 /// The longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 8 * 1024;
@@ -115,6 +116,8 @@ pub enum Hold {
 pub(crate) struct Slot {
     /// The row as it was before any change in this fold; `None` = absent.
     pub base: Option<Row>,
+    /// False when nobody read `base`: it is a version that the operation was given, without counters or value.
+    pub known: bool,
     pub hold: Hold,
     pub effect: Effect,
     /// Whether an `Insert` stood here: then the key must be absent, whatever came after.
@@ -122,12 +125,24 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// A row as it was read, or (`None`) a key that is absent or believed to be.
     pub fn new(base: Option<Row>) -> Slot {
-        Slot { base, hold: Hold::Loose, effect: Effect::Keep, inserted: false }
+        Slot { base, known: true, hold: Hold::Loose, effect: Effect::Keep, inserted: false }
+    }
+
+    /// A row that must have this version, whatever else it holds.
+    pub fn given(version: u64) -> Slot {
+        let base = Some(Row { version, ..Row::default() });
+        Slot { known: false, hold: Hold::Held, ..Slot::new(base) }
     }
 
     pub fn is_written(&self) -> bool {
         !matches!(self.effect, Effect::Keep) || self.inserted
+    }
+
+    /// Whether the key must be absent and stays so: the operation inserted the row and deleted it again.
+    pub fn is_insert_undone(&self) -> bool {
+        self.inserted && self.effect == Effect::Keep
     }
 
     /// The row as it stands after the changes so far.
@@ -145,16 +160,20 @@ impl Slot {
         self.hold = self.hold.max(hold);
     }
 
-    /// Folds one more effect onto this key (contract rule 5). `Err` says what the operation got wrong.
+    /// Folds one more effect onto this key (contract rule 5). `Err` says what the operation got wrong, and leaves the
+    /// slot as it was.
     pub fn fold(&mut self, next: Effect) -> Result<(), &'static str> {
-        let now = std::mem::replace(&mut self.effect, Effect::Keep);
-        let (effect, hold) = match (now, next) {
-            (now, Effect::Keep) => (now, Hold::Loose),
+        if !self.known && next != Effect::Keep {
+            return Err("change of a row of which only the version is known");
+        }
+        let (effect, hold) = match (&self.effect, next) {
+            (_, Effect::Keep) => return Ok(()),
             (Effect::Keep, Effect::Insert(row)) if self.base.is_none() => {
                 self.inserted = true;
                 (Effect::Insert(row), Hold::Loose)
             }
             (Effect::Delete, Effect::Insert(row)) => (Effect::Put(row), Hold::HeldExact),
+            (_, Effect::Insert(_)) => return Err("insert of a row that exists"),
             (Effect::Insert(_), Effect::Put(row)) => (Effect::Insert(row), Hold::Loose),
             (Effect::Insert(row), Effect::Merge { max, add }) => {
                 (Effect::Insert(row.merged(max, add)), Hold::Loose)
@@ -164,16 +183,15 @@ impl Slot {
                 (Effect::Put(row.merged(max, add)), Hold::HeldExact)
             }
             (Effect::Merge { max: a, add: b }, Effect::Merge { max, add }) => {
-                (Effect::Merge { max: a.max(max), add: b.saturating_add(add) }, Hold::Held)
+                (Effect::Merge { max: (*a).max(max), add: b.saturating_add(add) }, Hold::Held)
             }
-            (Effect::Put(_) | Effect::Merge { .. }, Effect::Put(row)) => (Effect::Put(row), Hold::HeldExact),
-            (Effect::Put(_) | Effect::Merge { .. }, Effect::Delete) => (Effect::Delete, Hold::HeldExact),
+            // A Put carries the counters that its operation saw: the sum, when a Merge stood here.
+            (Effect::Put(_) | Effect::Merge { .. }, next) => (next, Hold::HeldExact),
             (Effect::Keep, next) if self.base.is_some() => match next {
-                Effect::Insert(_) => return Err("insert of a row that exists"),
                 Effect::Merge { .. } => (next, Hold::Held),
                 _ => (next, Hold::HeldExact),
             },
-            _ => return Err("insert of a row that exists, or change of one that does not"),
+            (Effect::Keep | Effect::Delete, _) => return Err("change of a row that does not exist"),
         };
         self.effect = effect;
         self.hold(hold);
@@ -185,13 +203,14 @@ impl Slot {
             (None, _) if self.is_written() => Check::Absent,
             (None, _) | (_, Hold::Loose) => Check::Nothing,
             (Some(row), Hold::Held) => Check::Version(row.version),
-            (Some(row), Hold::HeldExact) => Check::Exact(row.version, row.max, row.add),
+            (Some(row), Hold::HeldExact) if self.known => Check::Exact(row.version, row.max, row.add),
+            (Some(row), Hold::HeldExact) => Check::Version(row.version),
         }
     }
 }
 
 /// Changes by key: one operation's, or a whole group's.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Fold {
     pub slots: BTreeMap<Key, Slot>,
 }
@@ -209,7 +228,187 @@ impl Fold {
         all
     }
 
-    pub fn writes_anything(&self) -> bool {
-        self.slots.values().any(Slot::is_written)
+    /// The keys that are written, those that must stay absent included.
+    pub fn written(&self) -> impl Iterator<Item = &Key> {
+        self.slots.iter().filter(|(_, slot)| slot.is_written()).map(|(key, _)| key)
+    }
+
+    /// Whether a commit has to be made: something is written, or held at a version that nobody has read. Rows that
+    /// were read and are held by an operation that writes nothing need none: its fetch was one snapshot.
+    pub fn must_commit(&self) -> bool {
+        self.slots.values().any(|slot| slot.is_written() || !slot.known)
+    }
+}
+
+/// A counter that is added to without anything beside it that a second run would collide with (contract rule 5): after
+/// `MaybeCommitted` it might be added twice.
+pub(crate) fn unguarded_add(changes: &[Change]) -> Option<&Key> {
+    let guards = |c: &Change| matches!(c.effect, Effect::Insert(_) | Effect::Put(_) | Effect::Delete);
+    let adds = |c: &&Change| {
+        matches!(c.effect, Effect::Merge { add, .. } if add != 0) && c.key.table() != TableId::LeaseHolders
+    };
+    match changes.iter().any(guards) {
+        true => None,
+        false => changes.iter().find(adds).map(|c| &c.key),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(version: u64, max: i64, add: i64) -> Row {
+        Row { version, max, add, value: Bytes::new() }
+    }
+
+    fn insert(version: u64) -> Effect {
+        Effect::Insert(row(version, 0, 0))
+    }
+
+    fn put(version: u64, max: i64, add: i64) -> Effect {
+        Effect::Put(row(version, max, add))
+    }
+
+    fn merge(max: i64, add: i64) -> Effect {
+        Effect::Merge { max, add }
+    }
+
+    /// Folds effects one after another; gives the check, the effect, and the row that stands then.
+    fn folded(base: Option<Row>, effects: &[Effect]) -> Result<(Check, Effect, Option<Row>), &'static str> {
+        let mut slot = Slot::new(base);
+        for effect in effects {
+            let before = slot.clone();
+            if let Err(why) = slot.fold(effect.clone()) {
+                assert_eq!((slot.effect, slot.hold), (before.effect, before.hold), "{effect:?} half applied");
+                return Err(why);
+            }
+        }
+        Ok((slot.check(), slot.effect.clone(), slot.current()))
+    }
+
+    #[test]
+    fn changes_of_one_key_fold_as_rule_5_says() {
+        let base = || Some(row(1, 10, 20));
+        let exact = Check::Exact(1, 10, 20);
+        let version = Check::Version(1);
+        let cases = [
+            (None, vec![insert(2)], Check::Absent, insert(2), Some(row(2, 0, 0))),
+            (
+                None,
+                vec![insert(2), put(3, 4, 5)],
+                Check::Absent,
+                Effect::Insert(row(3, 4, 5)),
+                Some(row(3, 4, 5)),
+            ),
+            (
+                None,
+                vec![insert(2), merge(7, 1)],
+                Check::Absent,
+                Effect::Insert(row(2, 7, 1)),
+                Some(row(2, 7, 1)),
+            ),
+            (None, vec![insert(2), Effect::Delete], Check::Absent, Effect::Keep, None),
+            (None, vec![insert(2), Effect::Delete, insert(3)], Check::Absent, insert(3), Some(row(3, 0, 0))),
+            (
+                None,
+                vec![insert(2), Effect::Delete, insert(3), Effect::Delete],
+                Check::Absent,
+                Effect::Keep,
+                None,
+            ),
+            (base(), vec![put(2, 1, 1)], exact.clone(), put(2, 1, 1), Some(row(2, 1, 1))),
+            (base(), vec![merge(11, 2)], version.clone(), merge(11, 2), Some(row(1, 11, 22))),
+            (base(), vec![merge(KEEP_MAX, 2)], version.clone(), merge(KEEP_MAX, 2), Some(row(1, 10, 22))),
+            (base(), vec![merge(11, 2), merge(9, 3)], version, merge(11, 5), Some(row(1, 11, 25))),
+            (base(), vec![put(2, 1, 1), merge(5, 2)], exact.clone(), put(2, 5, 3), Some(row(2, 5, 3))),
+            (base(), vec![merge(11, 2), put(2, 11, 22)], exact.clone(), put(2, 11, 22), Some(row(2, 11, 22))),
+            (base(), vec![put(2, 1, 1), put(3, 2, 2)], exact.clone(), put(3, 2, 2), Some(row(3, 2, 2))),
+            (base(), vec![Effect::Delete], exact.clone(), Effect::Delete, None),
+            (base(), vec![put(2, 1, 1), Effect::Delete], exact.clone(), Effect::Delete, None),
+            (base(), vec![merge(11, 2), Effect::Delete], exact.clone(), Effect::Delete, None),
+            (base(), vec![Effect::Delete, insert(2)], exact.clone(), put(2, 0, 0), Some(row(2, 0, 0))),
+            (
+                base(),
+                vec![Effect::Delete, insert(2), merge(3, 4)],
+                exact.clone(),
+                put(2, 3, 4),
+                Some(row(2, 3, 4)),
+            ),
+            (base(), vec![Effect::Delete, insert(2), Effect::Delete], exact, Effect::Delete, None),
+        ];
+        for (base, effects, check, effect, current) in cases {
+            let case = format!("{base:?} {effects:?}");
+            assert_eq!(folded(base, &effects), Ok((check, effect, current)), "{case}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let base = || Some(row(1, 10, 20));
+        for (base, effects) in [
+            (base(), vec![insert(2)]),
+            (base(), vec![put(2, 0, 0), insert(3)]),
+            (base(), vec![merge(0, 1), insert(3)]),
+            (base(), vec![Effect::Delete, put(2, 0, 0)]),
+            (base(), vec![Effect::Delete, Effect::Delete]),
+            (base(), vec![Effect::Delete, merge(0, 1)]),
+            (None, vec![insert(2), insert(3)]),
+            (None, vec![put(2, 0, 0)]),
+            (None, vec![Effect::Delete]),
+            (None, vec![merge(0, 1)]),
+            (None, vec![insert(2), Effect::Delete, put(3, 0, 0)]),
+        ] {
+            let case = format!("{base:?} {effects:?}");
+            assert!(folded(base, &effects).is_err(), "{case}");
+        }
+        assert!(Slot::given(7).fold(merge(0, 1)).is_err(), "the counters of a given row are not known");
+    }
+
+    #[test]
+    fn the_strictest_check_stands() {
+        let mut slot = Slot::new(Some(row(1, 10, 20)));
+        slot.fold(merge(0, 1)).unwrap();
+        assert_eq!(slot.check(), Check::Version(1));
+        slot.hold(Hold::HeldExact);
+        slot.hold(Hold::Held);
+        assert_eq!(slot.check(), Check::Exact(1, 10, 20));
+        let mut loose = Slot::new(Some(row(1, 10, 20)));
+        assert_eq!(loose.check(), Check::Nothing);
+        loose.fold(Effect::Keep).unwrap();
+        assert_eq!(loose.check(), Check::Nothing);
+        assert_eq!(Slot::given(7).check(), Check::Version(7));
+    }
+
+    #[test]
+    fn checks_hold_or_not() {
+        let (stored, merged) = (row(1, 10, 20), row(1, 10, 21));
+        assert!(Check::Nothing.holds(None) && Check::Nothing.holds(Some(&stored)));
+        assert!(Check::Absent.holds(None) && !Check::Absent.holds(Some(&stored)));
+        assert!(Check::Version(1).holds(Some(&merged)) && !Check::Version(2).holds(Some(&stored)));
+        assert!(
+            Check::Exact(1, 10, 20).holds(Some(&stored)) && !Check::Exact(1, 10, 20).holds(Some(&merged))
+        );
+        assert!(!Check::Version(1).holds(None) && !Check::Exact(1, 10, 20).holds(None));
+    }
+
+    #[test]
+    fn adds_need_company() {
+        let mut fold = Fold::default();
+        let (stat, other) = (crate::schema::root_stat().key, crate::schema::root_inode().key);
+        let mut slot = Slot::new(Some(row(1, 0, 0)));
+        slot.fold(merge(5, 1)).unwrap();
+        fold.slots.insert(stat.clone(), slot);
+        assert_eq!(unguarded_add(&fold.changes()), Some(&stat));
+        fold.slots.insert(other, {
+            let mut s = Slot::new(None);
+            s.fold(insert(9)).unwrap();
+            s
+        });
+        assert_eq!(unguarded_add(&fold.changes()), None);
+        let mut holder = Fold::default();
+        let mut slot = Slot::new(Some(row(1, 0, 0)));
+        slot.fold(merge(5, 1)).unwrap();
+        holder.slots.insert(crate::schema::lease_holder("c").key, slot);
+        assert_eq!(unguarded_add(&holder.changes()), None);
     }
 }

@@ -1,12 +1,13 @@
 //! `mem:` — a store in memory, with an optional delay per round trip. For tests and simulation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::change::{Change, Effect, Row};
 use crate::counters::Counters;
@@ -16,12 +17,18 @@ use crate::store::{Fetched, Locked, Scanned, Store, StoreError};
 
 /// How long a commit or a lock waits for rows that another holds locked.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long rows stay locked for one who does not come back (contract rule 8).
+const LOCK_LEASE: Duration = Duration::from_secs(2);
+
+/// Waits inside a commit, between lock and check.
+pub type Pause = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A store in memory. Clones share the same rows.
 #[derive(Clone, Default)]
 pub struct Mem {
     shared: Arc<Shared>,
     delay: Duration,
+    pause: Option<Pause>,
 }
 
 #[derive(Default)]
@@ -34,7 +41,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     rows: BTreeMap<Key, Row>,
-    locked: BTreeSet<Key>,
+    /// Locked rows: whose (a number per lock), and until when.
+    locked: BTreeMap<Key, (u64, Instant)>,
+    last_lock: u64,
+    journal: Option<Vec<Vec<Change>>>,
 }
 
 impl Mem {
@@ -47,6 +57,28 @@ impl Mem {
     pub fn with_delay(mut self, delay: Duration) -> Mem {
         self.delay = delay;
         self
+    }
+
+    /// The same rows; every commit through this handle waits for `pause` after it has locked its rows and before it
+    /// checks them, as a commit does that had to wait for one of its locks.
+    pub fn with_pause(mut self, pause: Pause) -> Mem {
+        self.pause = Some(pause);
+        self
+    }
+
+    /// From now on remembers every commit, for [`Mem::journal`]. Grows without bound: for short tests.
+    pub fn keep_journal(&self) {
+        self.shared.state().journal.get_or_insert_default();
+    }
+
+    /// All commits that went through since [`Mem::keep_journal`], in their order.
+    pub fn journal(&self) -> Vec<Vec<Change>> {
+        self.shared.state().journal.clone().unwrap_or_default()
+    }
+
+    /// How many commits [`Mem::journal`] has.
+    pub fn journal_len(&self) -> usize {
+        self.shared.state().journal.as_ref().map_or(0, Vec::len)
     }
 
     /// All rows, in primary-key order: for checkers and tests.
@@ -73,21 +105,44 @@ impl Shared {
         keys: &[&Key],
         mut then: impl FnMut(&mut State) -> R,
     ) -> Result<R, StoreError> {
-        let attempt = async {
-            loop {
-                let woken = self.unlocked.notified();
-                tokio::pin!(woken);
-                woken.as_mut().enable();
-                {
-                    let mut state = self.state();
-                    if !keys.iter().any(|key| state.locked.contains(*key)) {
-                        return then(&mut state);
-                    }
+        let give_up = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            let woken = self.unlocked.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            let free_at = {
+                let mut state = self.state();
+                let now = Instant::now();
+                let others = keys.iter().filter_map(|key| state.locked.get(*key)).map(|(_, until)| *until);
+                match others.filter(|until| *until > now).max() {
+                    None => return Ok(then(&mut state)),
+                    Some(until) => until,
                 }
-                woken.await;
+            };
+            if tokio::time::timeout_at(give_up.min(free_at), woken).await.is_err()
+                && Instant::now() >= give_up
+            {
+                return Err(StoreError::LockTimeout);
             }
-        };
-        tokio::time::timeout(LOCK_TIMEOUT, attempt).await.map_err(|_| StoreError::LockTimeout)
+        }
+    }
+
+    /// Locks keys, waiting for those that others hold; then calls `then` on the state.
+    async fn lock<R>(
+        self: &Arc<Self>,
+        keys: &[&Key],
+        mut then: impl FnMut(&State) -> R,
+    ) -> Result<(Locks, R), StoreError> {
+        let (number, result) = self
+            .when_unlocked(keys, |state| {
+                state.last_lock += 1;
+                let mine = (state.last_lock, Instant::now() + LOCK_LEASE);
+                state.locked.extend(keys.iter().map(|key| ((*key).clone(), mine)));
+                (state.last_lock, then(state))
+            })
+            .await?;
+        let keys = keys.iter().map(|key| (*key).clone()).collect();
+        Ok((Locks { shared: self.clone(), keys, number }, result))
     }
 
     fn apply(&self, state: &mut State, changes: &[Change]) -> Result<(), StoreError> {
@@ -107,6 +162,9 @@ impl Shared {
                 Some(row) => state.rows.insert(change.key.clone(), row),
                 None => state.rows.remove(&change.key),
             };
+        }
+        if let Some(journal) = &mut state.journal {
+            journal.push(changes.to_vec());
         }
         self.counters.rows_written.add(written);
         self.counters.commits.add(1);
@@ -171,7 +229,12 @@ impl Store for Mem {
             check_limits(changes)?;
             self.trip().await;
             let keys: Vec<&Key> = changes.iter().map(|c| &c.key).collect();
-            self.shared.when_unlocked(&keys, |state| self.shared.apply(state, changes)).await?
+            let Some(pause) = &self.pause else {
+                return self.shared.when_unlocked(&keys, |state| self.shared.apply(state, changes)).await?;
+            };
+            let (locks, ()) = self.shared.lock(&keys, |_| ()).await?;
+            pause().await;
+            locks.commit(changes)
         }
         .boxed()
     }
@@ -184,15 +247,9 @@ impl Store for Mem {
         async move {
             self.trip().await;
             let keys: Vec<&Key> = check.iter().chain(change).collect();
-            let rows = self
-                .shared
-                .when_unlocked(&keys, |state| {
-                    state.locked.extend(keys.iter().map(|key| (*key).clone()));
-                    keys.iter().map(|key| state.rows.get(*key).cloned()).collect()
-                })
-                .await?;
-            let keys = keys.into_iter().cloned().collect();
-            Ok(Box::new(MemLocked { shared: self.shared.clone(), keys, rows }) as Box<dyn Locked>)
+            let read = |state: &State| keys.iter().map(|key| state.rows.get(*key).cloned()).collect();
+            let (locks, rows) = self.shared.lock(&keys, read).await?;
+            Ok(Box::new(MemLocked { locks, rows }) as Box<dyn Locked>)
         }
         .boxed()
     }
@@ -226,9 +283,43 @@ impl Store for Mem {
     }
 }
 
-struct MemLocked {
+/// Keys that are locked until this is dropped, or for [`LOCK_LEASE`].
+struct Locks {
     shared: Arc<Shared>,
     keys: Vec<Key>,
+    number: u64,
+}
+
+impl Locks {
+    fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
+        check_limits(changes)?;
+        if let Some(change) = changes.iter().find(|c| !self.keys.contains(&c.key)) {
+            return Err(StoreError::Fatal(format!("row {:?} is changed without its lock", change.key)));
+        }
+        let mut state = self.shared.state();
+        let mine = |key| state.locked.get(key).is_some_and(|(number, _)| *number == self.number);
+        if !self.keys.iter().all(mine) {
+            return Err(StoreError::Unavailable("rows were locked for too long and given to others".into()));
+        }
+        self.shared.apply(&mut state, changes)
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        for key in &self.keys {
+            if state.locked.get(key).is_some_and(|(number, _)| *number == self.number) {
+                state.locked.remove(key);
+            }
+        }
+        drop(state);
+        self.shared.unlocked.notify_waiters();
+    }
+}
+
+struct MemLocked {
+    locks: Locks,
     rows: Vec<Option<Row>>,
 }
 
@@ -239,25 +330,9 @@ impl Locked for MemLocked {
 
     fn commit(self: Box<Self>, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
         async move {
-            check_limits(&changes)?;
-            if let Some(change) = changes.iter().find(|c| !self.keys.contains(&c.key)) {
-                return Err(StoreError::Fatal(format!("row {:?} is changed without its lock", change.key)));
-            }
-            self.shared.counters.round_trips.add(1);
-            let mut state = self.shared.state();
-            self.shared.apply(&mut state, &changes)
+            self.locks.shared.counters.round_trips.add(1);
+            self.locks.commit(&changes)
         }
         .boxed()
-    }
-}
-
-impl Drop for MemLocked {
-    fn drop(&mut self) {
-        let mut state = self.shared.state();
-        for key in &self.keys {
-            state.locked.remove(key);
-        }
-        drop(state);
-        self.shared.unlocked.notify_waiters();
     }
 }

@@ -16,6 +16,10 @@ pub enum Stop {
     /// A row was not at hand; it is noted, will be fetched, and the operation runs again from the top.
     #[error("a row is not at hand yet")]
     Miss,
+    /// The rows at hand cannot be the truth any more: one is held at a version that is gone, or two that belong
+    /// together do not fit. The operation leaves its group and runs again over fresh rows, as after a lost conflict.
+    #[error("the rows at hand are stale")]
+    Stale,
     /// A stored row does not decode, or an operation broke a rule of the contract.
     #[error("{0}")]
     Fault(String),
@@ -66,17 +70,30 @@ pub trait View {
 
 /// Where row versions come from (contract rule 3): incarnation << 40 | counter, never used twice.
 #[derive(Clone, Debug)]
-pub struct Versions(Arc<AtomicU64>);
+pub struct Versions {
+    last: Arc<AtomicU64>,
+    end: u64,
+}
+
+const COUNTER_BITS: u32 = 40;
 
 impl Versions {
-    /// The versions of one incarnation (< 2^24; drawn once per process start, never reused).
+    /// The versions of one incarnation (< 2^24; drawn once per process start, never reused). A larger one has none.
     pub fn of_incarnation(incarnation: u64) -> Versions {
-        Versions(Arc::new(AtomicU64::new(incarnation << 40)))
+        let base = incarnation << COUNTER_BITS;
+        let count = if incarnation >> (64 - COUNTER_BITS) == 0 { (1 << COUNTER_BITS) - 1 } else { 0 };
+        Versions { last: Arc::new(AtomicU64::new(base)), end: base + count }
+    }
+
+    /// Whether this incarnation has used up its versions. Operations then fail; a new start draws a new incarnation.
+    pub fn are_exhausted(&self) -> bool {
+        // A little early, so that those who ask at the same time stay below the end.
+        self.last.load(Ordering::Relaxed).saturating_add(1 << 10) >= self.end
     }
 
     /// The next version.
     pub fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed) + 1
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
@@ -118,26 +135,39 @@ impl<'v> Tx<'v> {
 
     /// Says that a key will be read soon.
     pub fn want<T: Table>(&mut self, key: &TableKey<T>) {
-        self.view.want(&key.key);
+        if key.key.fits() {
+            self.view.want(&key.key);
+        }
     }
 
     /// Says that a scan will be made soon.
     pub fn want_scan(&mut self, scan: &Scan) {
-        self.view.want_scan(scan);
+        let most = if scan.count_only { Scan::MAX_COUNT } else { Scan::MAX_ROWS };
+        if within_limits(scan, most).is_ok() {
+            self.view.want_scan(scan);
+        }
     }
 
     /// Reads a row; an absent one is `None` and guards nothing.
     pub fn get<T: Table>(&mut self, key: &TableKey<T>, hold: Hold) -> Result<Option<Record<T>>, Stop> {
         let Some((fold, _)) = &mut self.writes else {
+            fits(&key.key)?;
             let mut got = Ok(None);
             self.view
                 .read(&key.key, &mut |row| got = row.map(|row| decode::<T>(&key.key, row)).transpose())?;
             return got;
         };
-        if !fold.slots.contains_key(&key.key) {
+        if !fold.slots.get(&key.key).is_some_and(|slot| slot.known) {
+            fits(&key.key)?;
             let mut base = None;
             self.view.read(&key.key, &mut |row| base = row.map(RowRef::to_row))?;
-            fold.slots.insert(key.key.clone(), Slot::new(base));
+            match fold.slots.get_mut(&key.key) {
+                Some(given) if given.base.as_ref().map(|b| b.version) != base.as_ref().map(|b| b.version) => {
+                    return Err(Stop::Stale);
+                }
+                Some(given) => (given.base, given.known) = (base, true),
+                None => drop(fold.slots.insert(key.key.clone(), Slot::new(base))),
+            }
         }
         let Some(slot) = fold.slots.get_mut(&key.key) else { return Ok(None) };
         if slot.base.is_some() {
@@ -160,6 +190,7 @@ impl<'v> Tx<'v> {
     /// run itself wrote in the range are refused: scan first.
     #[allow(clippy::type_complexity)]
     pub fn scan_all<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<(Vec<u8>, Record<T>)>>, Stop> {
+        scans.iter().try_for_each(|scan| within_limits(scan, Scan::MAX_ROWS))?;
         scans.iter().for_each(|scan| self.view.want_scan(scan));
         let mut all = Vec::with_capacity(scans.len());
         for scan in scans {
@@ -183,6 +214,7 @@ impl<'v> Tx<'v> {
     /// Counts rows, up to each scan's limit, noting all misses before it stops.
     pub fn count_all(&mut self, scans: &[Scan]) -> Result<Vec<u64>, Stop> {
         let scans: Vec<Scan> = scans.iter().map(|scan| scan.clone().count()).collect();
+        scans.iter().try_for_each(|scan| within_limits(scan, Scan::MAX_COUNT))?;
         scans.iter().for_each(|scan| self.view.want_scan(scan));
         scans
             .iter()
@@ -206,9 +238,11 @@ impl<'v> Tx<'v> {
         max: i64,
         add: i64,
     ) -> Result<(), Stop> {
+        fits(&key.key)?;
         let value = encode(&key.key, value)?;
-        let (fold, versions) = self.writable(&key.key)?;
-        let row = Row { version: versions.next(), max, add, value };
+        let version = self.new_version(&key.key)?;
+        let (fold, _) = self.writable(&key.key)?;
+        let row = Row { version, max, add, value };
         let slot = fold.slots.entry(key.key.clone()).or_insert_with(|| Slot::new(None));
         slot.fold(Effect::Insert(row)).map_err(|why| broken(&key.key, why))
     }
@@ -229,7 +263,7 @@ impl<'v> Tx<'v> {
     ) -> Result<(), Stop> {
         self.seen(&key.key)?;
         let value = encode(&key.key, value)?;
-        let version = self.writable(&key.key)?.1.next();
+        let version = self.new_version(&key.key)?;
         self.change(&key.key, Effect::Put(Row { version, max, add, value }))
     }
 
@@ -239,20 +273,28 @@ impl<'v> Tx<'v> {
         self.change(&key.key, Effect::Delete)
     }
 
-    /// Raises the first counter of a row read before to `max` ([`KEEP_MAX`](crate::change::KEEP_MAX) leaves it) and adds `add` to the second.
+    /// Raises the first counter of a row read before to `max` ([`KEEP_MAX`](crate::change::KEEP_MAX) leaves it) and
+    /// adds `add` to the second. Only in tables that are merged ([`TableId::is_merged`](crate::schema::TableId::is_merged));
+    /// and `add` only beside an insert, put or delete of the same operation, which keeps a second run from adding
+    /// twice (lease holders are the exception: there it is harmless).
     pub fn merge<T: Table>(&mut self, key: &TableKey<T>, max: i64, add: i64) -> Result<(), Stop> {
+        if !T::ID.is_merged() {
+            return Err(broken(&key.key, "merged, in a table whose rows are only replaced"));
+        }
         self.seen(&key.key)?;
         self.change(&key.key, Effect::Merge { max, add })
     }
 
-    /// Holds a row at a version that was learnt earlier, without reading it.
+    /// Holds a row at a version that was learnt earlier, without reading it: if the row has moved on, nothing of this
+    /// operation is written, and it is never answered as done. Since versions never come back, it then loses until it
+    /// is given up as retriable; one that has a better answer for that case reads the row instead and compares.
     pub fn hold<T: Table>(&mut self, key: &TableKey<T>, version: u64) -> Result<(), Stop> {
+        fits(&key.key)?;
         let (fold, _) = self.writable(&key.key)?;
-        let given = Row { version, ..Row::default() };
-        let slot = fold.slots.entry(key.key.clone()).or_insert_with(|| Slot::new(Some(given)));
+        let slot = fold.slots.entry(key.key.clone()).or_insert_with(|| Slot::given(version));
         match &slot.base {
             Some(row) if row.version == version => slot.hold(Hold::Held),
-            _ => return Err(broken(&key.key, "held at another version than it was read")),
+            _ => return Err(Stop::Stale),
         }
         Ok(())
     }
@@ -274,9 +316,17 @@ impl<'v> Tx<'v> {
         }
     }
 
+    fn new_version(&mut self, key: &Key) -> Result<u64, Stop> {
+        let (_, versions) = self.writable(key)?;
+        match versions.are_exhausted() {
+            false => Ok(versions.next()),
+            true => Err(broken(key, "no row versions are left; restart this namenode")),
+        }
+    }
+
     fn seen(&mut self, key: &Key) -> Result<Row, Stop> {
         let (fold, _) = self.writable(key)?;
-        match fold.slots.get(key).and_then(Slot::current) {
+        match fold.slots.get(key).filter(|slot| slot.known).and_then(Slot::current) {
             Some(row) => Ok(row),
             None => Err(broken(key, "changed without having been read, or absent")),
         }
@@ -295,6 +345,20 @@ impl<'v> Tx<'v> {
         match fold.slots.iter().find(|(key, slot)| slot.is_written() && scan.covers(key)) {
             Some((key, _)) => Err(broken(key, "scanned after it was written in the same operation")),
             None => Ok(()),
+        }
+    }
+}
+
+/// A key beyond the store's limit fails its own operation, never the group that it is in.
+fn fits(key: &Key) -> Result<(), Stop> {
+    if key.fits() { Ok(()) } else { Err(broken(key, "its key is too long")) }
+}
+
+fn within_limits(scan: &Scan, most: u32) -> Result<(), Stop> {
+    match (1..=most).contains(&scan.limit) {
+        true => Ok(()),
+        false => {
+            Err(Stop::Fault(format!("a scan of {:?} asks for {} rows of 1..={most}", scan.table, scan.limit)))
         }
     }
 }

@@ -10,9 +10,9 @@ use crate::tx::{Stop, Tx};
 /// How a run that came to its end ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
-    /// With an answer; its writes count.
+    /// With an answer; its writes and holds count.
     Done,
-    /// With a refusal; its writes are dropped.
+    /// With a refusal; its writes and holds are dropped.
     Refused,
 }
 
@@ -44,15 +44,19 @@ pub trait Work: Send {
 pub enum Verdict {
     /// The row's new version was adopted: run the group again.
     Again,
-    /// This namenode was evicted: drop everything queued.
+    /// This namenode was evicted: everything queued, in every lane, ends [`End::Fenced`].
     Fenced,
 }
 
 /// Rows that every group of a lane holds besides its operations' own, at versions learnt earlier.
+///
+/// A fence belongs to one incarnation of a namenode. It may adopt new versions of that incarnation's rows (a barrier),
+/// never those of a later one: calls that were taken before an eviction would pass.
 pub trait Fence: Send + Sync + 'static {
-    /// The rows and versions for one lane.
+    /// The rows and versions for one lane; asked before a group's fetch.
     fn holds(&self, lane: usize) -> Vec<(Key, u64)>;
-    /// One of them has moved.
+    /// One of them has moved: learn its version anew ([`Verdict::Again`]), or say that this incarnation is over, which
+    /// ends all lanes for good. Errors of the store are retried in here.
     fn moved<'a>(&'a self, lane: usize, key: &'a Key) -> BoxFuture<'a, Verdict>;
 }
 

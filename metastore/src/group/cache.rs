@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::change::{Effect, Fold, Hold, Row, Slot};
 use crate::key::{Key, Scan};
-use crate::store::{Fetched, Scanned};
+use crate::store::{Fetched, Scanned, StoreError};
 use crate::tx::{RowRef, Stop, View};
 
 /// Keys and scans that an operation used or asked for.
@@ -29,20 +29,43 @@ impl Wants {
 #[derive(Default)]
 pub(super) struct Cache {
     rows: HashMap<Key, Option<Row>>,
-    scans: HashMap<Scan, Scanned>,
+    scans: BTreeMap<Scan, Scanned>,
     overlay: Fold,
     /// Which operations wrote a key (their places in the group).
     writers: BTreeMap<Key, Vec<usize>>,
 }
 
 impl Cache {
-    pub fn fill(&mut self, wants: &Wants, fetched: Fetched) {
-        self.rows.extend(wants.keys.iter().cloned().zip(fetched.rows));
-        self.scans.extend(wants.scans.iter().cloned().zip(fetched.scans));
+    /// Takes in a fetch of `keys` and `scans`; refuses an answer of another shape, which would read as "absent".
+    pub fn fill(&mut self, keys: Vec<Key>, scans: Vec<Scan>, fetched: Fetched) -> Result<(), StoreError> {
+        if fetched.rows.len() != keys.len() || fetched.scans.len() != scans.len() {
+            return Err(StoreError::Fatal(format!(
+                "asked for {} keys and {} scans, the store answered {} and {}",
+                keys.len(),
+                scans.len(),
+                fetched.rows.len(),
+                fetched.scans.len()
+            )));
+        }
+        self.rows.extend(keys.into_iter().zip(fetched.rows));
+        self.scans.extend(scans.into_iter().zip(fetched.scans));
+        Ok(())
     }
 
-    pub fn fill_locked<'a>(&mut self, keys: impl Iterator<Item = &'a Key>, rows: &[Option<Row>]) {
-        self.rows.extend(keys.cloned().zip(rows.iter().cloned()));
+    /// The fetched row under a key (`Some(None)` = absent); a fetched scan that covers it tells as well.
+    fn stored(&self, key: &Key) -> Option<Option<&Row>> {
+        if let Some(row) = self.rows.get(key) {
+            return Some(row.as_ref());
+        }
+        self.scans.iter().filter(|(scan, _)| scan.covers(key)).find_map(|(scan, scanned)| {
+            let Scanned::Rows(rows) = scanned else { return None };
+            let order = |other: &Key| if scan.reverse { key.cmp(other) } else { other.cmp(key) };
+            match rows.binary_search_by(|(other, _)| order(other)) {
+                Ok(at) => Some(Some(&rows[at].1)),
+                // Absent, unless it lies past the end of a full page.
+                Err(at) => (at < rows.len() || rows.len() < scan.limit as usize).then_some(None),
+            }
+        })
     }
 
     pub fn forget_writes(&mut self) {
@@ -54,39 +77,49 @@ impl Cache {
         &self.overlay
     }
 
-    /// Adds the writes and holds of the operation at `place` to the group's. `Err` names a key on which it disagrees
-    /// with the operations before it; then nothing is added and the operation has to run in a later group.
-    pub fn add_writes(&mut self, place: usize, own: Fold) -> Result<(), Key> {
-        if let Some(key) = own.slots.iter().find_map(|(key, slot)| (!self.agrees(key, slot)).then_some(key)) {
-            return Err(key.clone());
-        }
-        for (key, slot) in own.slots {
-            let written = slot.is_written();
-            let group = self.overlay.slots.entry(key.clone()).or_insert_with(|| Slot::new(slot.base.clone()));
+    /// Adds the writes and holds of the operation at `place` to the group's. False when it disagrees with what the
+    /// group has: it inserted what is there without looking, or holds a version that is gone. Then nothing is added.
+    pub fn add_writes(&mut self, place: usize, own: &Fold) -> bool {
+        let mut folded = Vec::with_capacity(own.slots.len());
+        for (key, slot) in &own.slots {
+            if !slot.is_written() && slot.hold == Hold::Loose {
+                continue;
+            }
+            if !self.agrees(key, slot) {
+                return false;
+            }
+            let mut group = self.overlay.slots.get(key).cloned().unwrap_or_else(|| match self.stored(key) {
+                Some(row) => Slot::new(row.cloned()),
+                None if slot.known => Slot::new(slot.base.clone()),
+                None => Slot::given(slot.base.as_ref().map_or(0, |row| row.version)),
+            });
             if group.base.is_some() {
-                group.hold(if slot.hold > Hold::Loose { slot.hold } else { Hold::Loose });
+                group.hold(slot.hold);
             }
-            match slot.effect {
-                // The operation inserted and deleted again: the key must be absent, nothing stays.
-                Effect::Keep if written => {
-                    let _ =
-                        group.fold(Effect::Insert(Row::default())).and_then(|()| group.fold(Effect::Delete));
-                }
-                effect => group.fold(effect).map_err(|_| key.clone())?,
+            let done = match slot.is_insert_undone() {
+                true => group.fold(Effect::Insert(Row::default())).and_then(|()| group.fold(Effect::Delete)),
+                false => group.fold(slot.effect.clone()),
+            };
+            if done.is_err() {
+                return false;
             }
-            if written {
-                self.writers.entry(key).or_default().push(place);
-            }
+            folded.push((key.clone(), group, slot.is_written()));
         }
-        Ok(())
+        for (key, group, written) in folded {
+            if written {
+                self.writers.entry(key.clone()).or_default().push(place);
+            }
+            self.overlay.slots.insert(key, group);
+        }
+        true
     }
 
     /// Whether what an operation saw under a key is what the group has there now.
     fn agrees(&self, key: &Key, slot: &Slot) -> bool {
         let now = match self.overlay.slots.get(key) {
             Some(group) => group.current(),
-            None => match self.rows.get(key) {
-                Some(row) => row.clone(),
+            None => match self.stored(key) {
+                Some(row) => row.cloned(),
                 None => return true,
             },
         };
@@ -98,11 +131,13 @@ impl Cache {
     }
 }
 
-/// What one run of an operation did: everything it used, what was not there, whose writes it saw.
+/// What one run of an operation did: everything it used or asked for, whether it read what was not there, what it
+/// wrote, and whose writes it saw (their places in the group).
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     pub wants: Wants,
     pub missed: bool,
+    pub writes: BTreeSet<Key>,
     pub saw: BTreeSet<usize>,
 }
 
@@ -113,10 +148,6 @@ pub(super) struct GroupView<'a> {
 }
 
 impl GroupView<'_> {
-    fn has(&self, key: &Key) -> bool {
-        self.cache.overlay.slots.get(key).is_some_and(Slot::is_written) || self.cache.rows.contains_key(key)
-    }
-
     fn saw(&mut self, key: &Key) {
         if let Some(writers) = self.cache.writers.get(key) {
             self.trace.saw.extend(writers.iter().copied());
@@ -134,10 +165,13 @@ impl View for GroupView<'_> {
         self.trace.wants.keys.insert(key.clone());
         self.saw(key);
         let cache = self.cache;
-        match (cache.overlay.slots.get(key).filter(|slot| slot.is_written()), cache.rows.get(key)) {
-            (Some(slot), _) => visit(slot.current().as_ref().map(RowRef::from)),
-            (None, Some(row)) => visit(row.as_ref().map(RowRef::from)),
-            (None, None) => return self.miss(),
+        if let Some(slot) = cache.overlay.slots.get(key).filter(|slot| slot.is_written()) {
+            visit(slot.current().as_ref().map(RowRef::from));
+            return Ok(());
+        }
+        match cache.stored(key) {
+            Some(row) => visit(row.map(RowRef::from)),
+            None => return self.miss(),
         }
         Ok(())
     }
@@ -156,7 +190,7 @@ impl View for GroupView<'_> {
             .collect();
         written.iter().for_each(|(key, _)| self.saw(key));
         match fetched {
-            Scanned::Count(count) => Ok(counted(*count, &written).min(u64::from(scan.limit))),
+            Scanned::Count(count) => counted(scan, *count, &written).map_or_else(|| self.miss(), Ok),
             Scanned::Rows(rows) if written.is_empty() => {
                 rows.iter().for_each(|(key, row)| visit(key.rest(), RowRef::from(row)));
                 Ok(rows.len() as u64)
@@ -164,7 +198,6 @@ impl View for GroupView<'_> {
             Scanned::Rows(rows) => {
                 let mut merged: BTreeMap<Key, Row> = rows.iter().cloned().collect();
                 let full = rows.len() >= scan.limit as usize;
-                let mut removed = false;
                 for (key, slot) in written {
                     match slot.current() {
                         // Past the end of a full page there may be rows that the fetch did not bring.
@@ -172,10 +205,10 @@ impl View for GroupView<'_> {
                             drop(merged.insert(key.clone(), row))
                         }
                         Some(_) => {}
-                        None => removed |= merged.remove(key).is_some(),
+                        None => drop(merged.remove(key)),
                     }
                 }
-                if full && removed {
+                if full && merged.len() < scan.limit as usize {
                     return self.miss();
                 }
                 Ok(show(scan, &merged, visit))
@@ -185,26 +218,32 @@ impl View for GroupView<'_> {
 
     fn want(&mut self, key: &Key) {
         self.trace.wants.keys.insert(key.clone());
-        self.trace.missed |= !self.has(key);
     }
 
     fn want_scan(&mut self, scan: &Scan) {
         self.trace.wants.scans.insert(scan.clone());
-        self.trace.missed |= !self.cache.scans.contains_key(scan);
     }
 }
 
-/// A fetched count with the group's own inserts and deletes.
-fn counted(fetched: u64, written: &[(&Key, &Slot)]) -> u64 {
-    written.iter().fold(fetched, |count, (_, slot)| match (slot.base.is_some(), slot.current().is_some()) {
-        (false, true) => count + 1,
-        (true, false) => count.saturating_sub(1),
-        _ => count,
-    })
+/// A fetched count with the group's own inserts and deletes; `None` when the fetch stopped counting too early to say.
+fn counted(scan: &Scan, fetched: u64, written: &[(&Key, &Slot)]) -> Option<u64> {
+    let (mut inserted, mut deleted) = (0, 0);
+    for (_, slot) in written {
+        match (slot.base.is_some(), slot.current().is_some()) {
+            (false, true) => inserted += 1,
+            (true, false) => deleted += 1,
+            _ => {}
+        }
+    }
+    let limit = u64::from(scan.limit);
+    match fetched >= limit && deleted > inserted {
+        true => None,
+        false => Some((fetched + inserted).saturating_sub(deleted).min(limit)),
+    }
 }
 
 fn in_page(scan: &Scan, key: &Key, rows: &[(Key, Row)]) -> bool {
-    rows.last().is_some_and(|(last, _)| if scan.reverse { key > last } else { key < last || key == last })
+    rows.last().is_some_and(|(last, _)| if scan.reverse { key >= last } else { key <= last })
 }
 
 fn show(scan: &Scan, rows: &BTreeMap<Key, Row>, visit: &mut dyn FnMut(&[u8], RowRef<'_>)) -> u64 {
@@ -220,3 +259,7 @@ fn show(scan: &Scan, rows: &BTreeMap<Key, Row>, visit: &mut dyn FnMut(&[u8], Row
     }
     shown
 }
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

@@ -1,18 +1,19 @@
 //! One lane: takes what waits, runs it as a group, and gives an operation that keeps losing its locks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rand::Rng;
-use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::GroupConfig;
-use super::cache::{Cache, Wants};
-use super::run::{Item, Outcome, run_group, run_once, with_fence};
-use crate::key::Key;
-use crate::store::{Store, StoreError};
+use super::cache::Cache;
+use super::run::{Item, Outcome, Then, run_group, run_once, with_fence};
+use crate::key::{Key, Scan};
+use crate::store::{Fetched, Store, StoreError};
 use crate::tx::Versions;
 use crate::work::{End, Fence, Verdict, Work};
 
@@ -30,11 +31,14 @@ pub(super) struct Lane {
     pub config: GroupConfig,
     pub number: usize,
     pub writes: bool,
+    /// Set for good, for all lanes together, once one of them learns that this namenode was evicted.
+    pub fenced: Arc<AtomicBool>,
 }
 
 impl Lane {
     /// Serves until the sender is gone and everything queued is finished.
     pub async fn serve(self, mut queue: mpsc::Receiver<Box<dyn Work>>) {
+        let mut jitter = self.jitter();
         let mut heads: Vec<Item> = Vec::new();
         let mut failures = 0;
         loop {
@@ -49,22 +53,34 @@ impl Lane {
             {
                 heads.push(Item::new(work));
             }
-            let waiting = heads.split_off(heads.len().min(self.config.max_operations));
+            if self.is_fenced() {
+                heads.drain(..).for_each(|item| item.work.finish(End::Fenced));
+                continue;
+            }
+            let waiting = heads.split_off(heads.len().min(self.config.max_operations.max(1)));
             let (loser, group) = self.sort_out(heads);
-            let mut back_off = false;
+            let mut then = Then::GoOn;
             heads = Vec::new();
             if !group.is_empty() {
-                (heads, back_off) = run_group(&self, group).await;
+                (heads, then) = run_group(&self, group).await;
             }
             if let Some(item) = loser {
-                heads.extend(self.run_locked(item).await);
+                let (again, next) = self.run_locked(item).await;
+                heads.extend(again);
+                then = then.max(next);
             }
             heads.extend(waiting);
-            failures = if back_off { failures + 1 } else { 0 };
-            if back_off {
-                tokio::time::sleep(self.back_off(failures)).await;
+            failures = if then == Then::BackOff { failures + 1 } else { 0 };
+            match then {
+                Then::GoOn => {}
+                Then::BackOff => tokio::time::sleep(self.back_off(failures, &mut jitter)).await,
+                Then::Fenced => self.fenced.store(true, Ordering::SeqCst),
             }
         }
+    }
+
+    pub fn is_fenced(&self) -> bool {
+        self.fenced.load(Ordering::SeqCst)
     }
 
     /// Drops what waited too long; takes out one operation that lost too often.
@@ -83,78 +99,96 @@ impl Lane {
         (loser, group)
     }
 
-    fn back_off(&self, failures: u32) -> Duration {
-        let full = self.config.backoff * 2u32.pow(failures.min(MAX_BACKOFF_DOUBLINGS));
-        full.mul_f64(jitter(&mut rand::rng()))
+    fn jitter(&self) -> StdRng {
+        match self.config.seed {
+            Some(seed) => StdRng::seed_from_u64(seed ^ (self.number as u64) << 1 ^ u64::from(self.writes)),
+            None => StdRng::from_rng(&mut rand::rng()),
+        }
     }
 
-    /// Runs one operation alone over locked rows: everything its last run used, growing a few times.
-    async fn run_locked(&self, mut item: Item) -> Option<Item> {
+    /// The configured back-off, doubled per failure in a row, times 0.5..1.5.
+    fn back_off(&self, failures: u32, jitter: &mut StdRng) -> Duration {
+        let full = self.config.backoff * 2u32.pow(failures.saturating_sub(1).min(MAX_BACKOFF_DOUBLINGS));
+        full.mul_f64(jitter.random_range(0.5..1.5))
+    }
+
+    /// Runs one operation alone over locked rows: everything that its runs so far used (what it only read, Loose rows
+    /// included, to check; what it wrote, to change), growing a few times. Gives it back when it has to come again.
+    async fn run_locked(&self, mut item: Item) -> (Option<Item>, Then) {
         self.store.counters().locked_operations.add(1);
         for _ in 0..=LOCK_GROWTHS {
-            match self.try_locked(&mut item).await {
-                Ok(Some(end)) => {
-                    item.work.finish(end);
-                    return None;
-                }
-                Ok(None) => {}
+            let (end, then) = match self.try_locked(&mut item).await {
+                Ok(Some(End::Fenced)) => (End::Fenced, Then::Fenced),
+                Ok(Some(end)) => (end, Then::GoOn),
+                Ok(None) if item.work.deadline() <= Instant::now() => (End::Expired, Then::GoOn),
+                Ok(None) => continue,
                 Err(error) if error.is_retryable() => {
                     tracing::debug!(%error, "a locked operation runs again");
                     self.store.counters().retries.add(1);
-                    tokio::time::sleep(self.back_off(1)).await;
-                    return Some(item);
+                    return (Some(item), Then::BackOff);
                 }
-                Err(error) => {
-                    item.work.finish(End::Failed(error));
-                    return None;
-                }
-            }
+                Err(error) => (End::Failed(error), Then::GoOn),
+            };
+            item.work.finish(end);
+            return (None, then);
         }
         item.work.finish(End::Expired);
-        None
+        (None, Then::GoOn)
     }
 
-    /// `None` = it needs rows that are not locked; they are in its wants now.
+    /// `None` = it needs rows that are not locked; they are in its wants now. Scans come from one fetch after the
+    /// locks, so they are as fresh as the locked rows or fresher.
     async fn try_locked(&self, item: &mut Item) -> Result<Option<End>, StoreError> {
         let held = self.fence.holds(self.number);
-        let mut all: Vec<Key> =
-            item.wants.keys.iter().cloned().chain(held.iter().map(|(key, _)| key.clone())).collect();
-        all.sort_by(|a, b| a.lock_order().cmp(&b.lock_order()));
-        all.dedup();
-        let locked = self.store.lock(&[], &all).await?;
+        let (check, change) = lock_sets(item, &held);
+        let locked = self.store.lock(&check, &change).await?;
         let mut cache = Cache::default();
-        cache.fill_locked(all.iter(), locked.rows());
-        let scans = Wants { keys: Default::default(), scans: item.wants.scans.clone() };
-        if !scans.is_empty() {
-            let list: Vec<_> = scans.scans.iter().cloned().collect();
-            cache.fill(&scans, self.store.fetch(&[], &list).await?);
+        let all: Vec<Key> = check.iter().chain(&change).cloned().collect();
+        cache.fill(all, Vec::new(), Fetched { rows: locked.rows().to_vec(), scans: Vec::new() })?;
+        if !item.wants.scans.is_empty() {
+            let scans: Vec<Scan> = item.wants.scans.iter().cloned().collect();
+            let fetched = self.store.fetch(&[], &scans).await?;
+            cache.fill(Vec::new(), scans, fetched)?;
         }
         let (outcome, trace) = run_once(self, item, &cache);
-        let grown = trace.wants.keys.iter().any(|key| !item.wants.keys.contains(key));
-        item.wants.add(&trace.wants);
-        match outcome {
-            Outcome::Missed => Ok(None),
-            Outcome::Done(_) if grown => Ok(None),
-            Outcome::Refused => Ok(Some(End::Answered)),
-            Outcome::Failed(why) => Ok(Some(End::Failed(StoreError::Fatal(why)))),
-            Outcome::Done(fold) if !fold.writes_anything() => Ok(Some(End::Answered)),
-            Outcome::Done(fold) => match locked.commit(with_fence(self, fold.changes())).await {
-                Ok(()) => Ok(Some(End::Answered)),
-                Err(StoreError::Conflict(keys)) => {
-                    if let Some(key) = keys.iter().find(|key| held.iter().any(|(own, _)| own == *key))
-                        && self.fence.moved(self.number, key).await == Verdict::Fenced
-                    {
-                        return Ok(Some(End::Fenced));
-                    }
-                    Ok(None)
-                }
-                Err(error) => Err(error),
-            },
+        let is_locked = |key: &Key| check.contains(key) || change.contains(key);
+        let grown = trace.writes.iter().any(|key| !change.contains(key))
+            || trace.wants.keys.iter().any(|key| !is_locked(key));
+        item.remember(trace);
+        let fold = match outcome {
+            Outcome::Missed => return Ok(None),
+            Outcome::Refused => return Ok(Some(End::Answered)),
+            // It holds a version that is gone, now that nobody can change the row: it cannot win.
+            Outcome::Stale => return Ok(Some(End::Expired)),
+            Outcome::Failed(why) => return Ok(Some(End::Failed(StoreError::Fatal(why)))),
+            Outcome::Done(fold) if !fold.must_commit() => return Ok(Some(End::Answered)),
+            Outcome::Done(_) if grown => return Ok(None),
+            Outcome::Done(fold) => fold,
+        };
+        if self.is_fenced() {
+            return Ok(Some(End::Fenced));
+        }
+        let keys = match locked.commit(with_fence(&held, fold.changes())).await {
+            Ok(()) => return Ok(Some(End::Answered)),
+            Err(StoreError::Conflict(keys)) => keys,
+            Err(error) => return Err(error),
+        };
+        match keys.iter().find(|key| held.iter().any(|(own, _)| own == *key)) {
+            Some(key) if self.fence.moved(self.number, key).await == Verdict::Fenced => Ok(Some(End::Fenced)),
+            _ => Ok(None),
         }
     }
 }
 
-/// A factor in 0.5..1.5.
-fn jitter(rng: &mut impl Rng) -> f64 {
-    rng.random_range(0.5..1.5)
+/// The keys to lock for an operation: those that it will only check, and those that it will change; in lock order.
+fn lock_sets(item: &Item, held: &[(Key, u64)]) -> (Vec<Key>, Vec<Key>) {
+    let mut change: Vec<Key> = item.writes.iter().cloned().collect();
+    let own = held.iter().map(|(key, _)| key);
+    let mut check: Vec<Key> =
+        item.wants.keys.iter().chain(own).filter(|key| !item.writes.contains(*key)).cloned().collect();
+    for keys in [&mut check, &mut change] {
+        keys.sort_by(|a, b| a.lock_order().cmp(&b.lock_order()));
+        keys.dedup();
+    }
+    (check, change)
 }

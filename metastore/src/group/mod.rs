@@ -5,12 +5,18 @@
 //! top, each seeing the writes of those before it; one commit carries the writes of all. An operation that needs rows
 //! which that fetch did not bring leaves, and heads the next group, whose fetch brings all its rows in one piece: so a
 //! run never mixes rows of different ages. Cache and overlay die with the group.
+//!
+//! Who is answered when: an operation that writes nothing and saw nobody's writes, as soon as it has run over the
+//! fetch; everyone else after the commit. On `Conflict`, operations that used a named key leave, and so does everyone
+//! who saw their writes; the rest run again over the same rows. Three losses, and an operation runs alone, over locked
+//! rows. Every run draws new row versions.
 
 mod cache;
 mod lane;
 mod run;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -34,6 +40,8 @@ pub struct GroupConfig {
     pub queue: usize,
     /// Back-off after a failed round trip: doubled each time, with jitter, up to 64 times this.
     pub backoff: Duration,
+    /// Where the jitter of the back-off comes from: `None` in production; a number makes a simulation repeatable.
+    pub seed: Option<u64>,
 }
 
 impl Default for GroupConfig {
@@ -45,14 +53,20 @@ impl Default for GroupConfig {
             max_rows: 4000,
             queue: 4096,
             backoff: Duration::from_millis(2),
+            seed: None,
         }
     }
 }
 
-/// The lanes of one namenode over one store. Dropping it lets queued work finish and ends the lanes.
+/// The lanes of one incarnation of a namenode over one store. Dropping it lets queued work finish and ends the lanes.
+///
+/// Once its [`Fence`] says that this namenode was evicted, everything in all lanes, and everything that is still sent
+/// to them, ends [`Fenced`](crate::work::End::Fenced) without touching the store. Joining anew means new lanes, with
+/// the new incarnation's fence and versions.
 pub struct Lanes {
     write: Vec<mpsc::Sender<Box<dyn Work>>>,
     read: Vec<mpsc::Sender<Box<dyn Work>>>,
+    fenced: Arc<AtomicBool>,
 }
 
 impl Lanes {
@@ -63,8 +77,9 @@ impl Lanes {
         versions: Versions,
         config: &GroupConfig,
     ) -> Lanes {
+        let fenced = Arc::new(AtomicBool::new(false));
         let start = |number: usize, writes: bool| {
-            let (sender, receiver) = mpsc::channel(config.queue);
+            let (sender, receiver) = mpsc::channel(config.queue.max(1));
             let lane = lane::Lane {
                 store: store.clone(),
                 fence: fence.clone(),
@@ -72,6 +87,7 @@ impl Lanes {
                 config: config.clone(),
                 number,
                 writes,
+                fenced: fenced.clone(),
             };
             tokio::spawn(lane.serve(receiver));
             sender
@@ -79,7 +95,13 @@ impl Lanes {
         Lanes {
             write: (0..config.write_lanes.max(1)).map(|n| start(n, true)).collect(),
             read: (0..config.read_lanes.max(1)).map(|n| start(n, false)).collect(),
+            fenced,
         }
+    }
+
+    /// Whether this namenode was found evicted; see [`Lanes`].
+    pub fn are_fenced(&self) -> bool {
+        self.fenced.load(Ordering::SeqCst)
     }
 
     /// Queues an operation that may write; `target` (a partition) chooses the lane. Gives the work back when the

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::cache::{Cache, GroupView, Trace, Wants};
 use super::lane::Lane;
-use crate::change::{Change, Check, Effect, Fold};
-use crate::key::Key;
+use crate::change::{Change, Check, Effect, Fold, unguarded_add};
+use crate::key::{Key, Scan};
 use crate::store::StoreError;
 use crate::tx::{Stop, Tx};
 use crate::work::{End, Ran, Verdict, Work};
@@ -14,21 +14,43 @@ use crate::work::{End, Ran, Verdict, Work};
 const COMMIT_ATTEMPTS: usize = 8;
 /// Fetches after which an operation gives up; a path has at most 1000 components, each may cost one.
 const MAX_ROUNDS: u32 = 1100;
+/// So many counted rows weigh as much as one returned row.
+const COUNTED_PER_ROW: usize = 16;
 
 /// An operation in a lane, with what is known of it from earlier runs.
 pub(super) struct Item {
     pub work: Box<dyn Work>,
+    /// Everything that earlier runs used or asked for.
     pub wants: Wants,
+    /// What its last run wrote.
+    pub writes: BTreeSet<Key>,
     /// Conflicts lost so far.
     pub losses: u32,
-    /// Fetches that did not suffice, or failed, so far.
+    /// Fetches that did not suffice so far.
     pub rounds: u32,
 }
 
 impl Item {
     pub fn new(work: Box<dyn Work>) -> Item {
-        Item { work, wants: Wants::default(), losses: 0, rounds: 0 }
+        Item { work, wants: Wants::default(), writes: BTreeSet::new(), losses: 0, rounds: 0 }
     }
+
+    /// Keeps what a run used (nothing, when there was none since the last fetch).
+    pub fn remember(&mut self, trace: Trace) {
+        if !trace.wants.is_empty() {
+            self.wants.add(&trace.wants);
+            self.writes = trace.writes;
+        }
+    }
+}
+
+/// What a lane does after a group or a locked operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Then {
+    GoOn,
+    BackOff,
+    /// This namenode was evicted.
+    Fenced,
 }
 
 /// How the last run of an operation came out.
@@ -36,6 +58,7 @@ pub(super) enum Outcome {
     Done(Fold),
     Refused,
     Missed,
+    Stale,
     Failed(String),
 }
 
@@ -52,10 +75,17 @@ pub(super) fn run_once(lane: &Lane, item: &mut Item, cache: &Cache) -> (Outcome,
     };
     // Rows that it writes without having read them (inserts) come along with the next fetch.
     trace.wants.keys.extend(fold.slots.keys().cloned());
+    trace.writes = fold.written().cloned().collect();
     let outcome = match ran {
-        Ok(Ran::Done) => Outcome::Done(fold),
+        // Also when the operation went on after the stop: what it did rests on a row that it has not seen.
+        _ if trace.missed => Outcome::Missed,
+        Ok(Ran::Done) => match unguarded_add(&fold.changes()) {
+            Some(key) => Outcome::Failed(format!("row {key:?}: a lone add, which a second run would double")),
+            None => Outcome::Done(fold),
+        },
         Ok(Ran::Refused) => Outcome::Refused,
         Err(Stop::Miss) => Outcome::Missed,
+        Err(Stop::Stale) => Outcome::Stale,
         Err(Stop::Fault(why)) => Outcome::Failed(why),
     };
     (outcome, trace)
@@ -64,20 +94,26 @@ pub(super) fn run_once(lane: &Lane, item: &mut Item, cache: &Cache) -> (Outcome,
 /// A group in flight: its operations, and what became of each in the last pass.
 struct Group<'l> {
     lane: &'l Lane,
+    /// The lane's own rows as they were known before the fetch: a barrier that came since must be noticed.
+    held: Vec<(Key, u64)>,
     items: Vec<Option<Item>>,
     traces: Vec<Trace>,
+    /// What each operation is told once the commit is durable.
+    ends: Vec<End>,
     cache: Cache,
     /// Operations for the next group.
     next: Vec<Item>,
 }
 
-/// Runs a group. Returns the operations that head the next one, and whether to back off first.
-pub(super) async fn run_group(lane: &Lane, items: Vec<Item>) -> (Vec<Item>, bool) {
+/// Runs a group. Returns the operations that head the next one, and what to do first.
+pub(super) async fn run_group(lane: &Lane, items: Vec<Item>) -> (Vec<Item>, Then) {
     let count = items.len();
     let mut group = Group {
         lane,
+        held: if lane.writes { lane.fence.holds(lane.number) } else { Vec::new() },
         items: items.into_iter().map(Some).collect(),
         traces: (0..count).map(|_| Trace::default()).collect(),
+        ends: vec![End::Answered; count],
         cache: Cache::default(),
         next: Vec::new(),
     };
@@ -90,113 +126,131 @@ pub(super) async fn run_group(lane: &Lane, items: Vec<Item>) -> (Vec<Item>, bool
         counters.grouped_reads.add(count);
     }
     if let Err(error) = group.fetch().await {
-        let back_off = group.store_failed(error);
-        return (group.next, back_off);
+        let then = group.store_failed(error);
+        return (group.next, then);
     }
     group.pass();
-    let back_off = group.commit().await;
-    (group.next, back_off)
+    let then = group.commit().await;
+    (group.next, then)
 }
 
 impl Group<'_> {
-    /// Collects what all operations need and brings it in one fetch.
+    /// Collects what all operations need and brings it in one fetch. Operations beyond the limit of rows wait for the
+    /// next group; one that is beyond it alone runs alone.
     async fn fetch(&mut self) -> Result<(), StoreError> {
         let mut wants = Wants::default();
+        let mut rows = 0;
         for place in 0..self.items.len() {
             let Some(item) = &mut self.items[place] else { continue };
             if item.wants.is_empty() {
-                item.wants = run_once(self.lane, item, &self.cache).1.wants;
+                let (_, trace) = run_once(self.lane, item, &self.cache);
+                item.remember(trace);
             }
-            let mut with = wants.clone();
-            with.add(&item.wants);
-            let scanned: usize = with.scans.iter().map(|scan| scan.limit as usize).sum();
-            if place > 0 && with.keys.len() + scanned > self.lane.config.max_rows {
+            let keys = item.wants.keys.iter().filter(|key| !wants.keys.contains(*key)).count();
+            let scans = item.wants.scans.iter().filter(|scan| !wants.scans.contains(*scan));
+            let more = keys + scans.map(weight).sum::<usize>();
+            if rows > 0 && rows + more > self.lane.config.max_rows {
                 self.postpone(place);
             } else {
-                wants = with;
+                rows += more;
+                wants.add(&item.wants);
             }
         }
         if wants.is_empty() {
             return Ok(());
         }
-        let keys: Vec<_> = wants.keys.iter().cloned().collect();
-        let scans: Vec<_> = wants.scans.iter().cloned().collect();
+        let keys: Vec<_> = wants.keys.into_iter().collect();
+        let scans: Vec<_> = wants.scans.into_iter().collect();
         let fetched = self.lane.store.fetch(&keys, &scans).await?;
-        self.cache.fill(&wants, fetched);
-        Ok(())
+        self.cache.fill(keys, scans, fetched)
     }
 
-    /// Runs every operation in turn, each over the writes of those before it.
+    /// Runs every operation in turn, each over the writes of those before it. One that writes nothing and saw nobody's
+    /// writes has its answer now, as of the fetch; the others wait for the commit.
     fn pass(&mut self) {
         self.cache.forget_writes();
         for place in 0..self.items.len() {
             let Some(item) = &mut self.items[place] else { continue };
             let (outcome, trace) = run_once(self.lane, item, &self.cache);
-            let (missed, fold) = match outcome {
-                Outcome::Done(fold) => (false, Some(fold)),
-                Outcome::Refused => (false, None),
-                Outcome::Missed => (true, None),
-                Outcome::Failed(why) => {
-                    self.finish(place, End::Failed(StoreError::Fatal(why)));
+            let (end, adds) = match outcome {
+                Outcome::Missed => {
+                    item.remember(trace);
+                    self.miss(place);
                     continue;
                 }
+                Outcome::Stale => {
+                    self.traces[place] = trace;
+                    self.lose(place);
+                    continue;
+                }
+                Outcome::Refused => (End::Answered, None),
+                Outcome::Failed(why) => (End::Failed(StoreError::Fatal(why)), None),
+                Outcome::Done(fold) => (End::Answered, Some(fold).filter(Fold::must_commit)),
             };
-            let disagrees = fold.is_some_and(|fold| self.cache.add_writes(place, fold).is_err());
-            if missed || disagrees {
-                item.wants.add(&trace.wants);
-                self.lane.store.counters().misses.add(1);
-                self.miss(place);
-            } else {
-                self.traces[place] = trace;
+            if adds.is_none() && trace.saw.is_empty() {
+                self.finish(place, end);
+                continue;
+            }
+            self.traces[place] = trace;
+            self.ends[place] = end;
+            if adds.is_some_and(|fold| !self.cache.add_writes(place, &fold)) {
+                self.lose(place);
             }
         }
     }
 
-    /// Commits what the operations wrote, shedding those that lost, and answers the rest. True = back off.
-    async fn commit(&mut self) -> bool {
+    /// Commits what the operations wrote, shedding those that lost, and answers the rest.
+    async fn commit(&mut self) -> Then {
         for _ in 0..COMMIT_ATTEMPTS {
-            if !self.cache.overlay().writes_anything() {
+            if !self.cache.overlay().must_commit() {
                 self.answer_all();
-                return false;
+                return Then::GoOn;
             }
-            let changes = self.changes_with_fence();
+            if self.lane.is_fenced() {
+                self.finish_all(&End::Fenced);
+                return Then::Fenced;
+            }
+            let changes = with_fence(&self.held, self.cache.overlay().changes());
             match self.lane.store.commit(&changes).await {
                 Ok(()) => {
                     self.answer_all();
-                    return false;
+                    return Then::GoOn;
                 }
                 Err(StoreError::Conflict(keys)) => {
-                    if let Some(done) = self.fence_moved(&keys).await {
-                        return done;
+                    if let Some(then) = self.fence_moved(&keys).await {
+                        return then;
                     }
-                    self.shed(&keys);
+                    if !self.shed(&keys) {
+                        break;
+                    }
                     self.pass();
                 }
                 Err(error) => return self.store_failed(error),
             }
         }
-        self.everyone_lost();
-        true
-    }
-
-    /// The group's changes and the lane's own held rows, in lock order.
-    fn changes_with_fence(&self) -> Vec<Change> {
-        with_fence(self.lane, self.cache.overlay().changes())
+        (0..self.items.len()).for_each(|place| self.lose(place));
+        Then::BackOff
     }
 
     /// If one of the lane's own rows moved, ends the group; `None` = it was another conflict.
-    async fn fence_moved(&mut self, keys: &[Key]) -> Option<bool> {
-        let held = self.lane.fence.holds(self.lane.number);
-        let key = keys.iter().find(|key| held.iter().any(|(own, _)| own == *key))?;
+    async fn fence_moved(&mut self, keys: &[Key]) -> Option<Then> {
+        let key = keys.iter().find(|key| self.held.iter().any(|(own, _)| own == *key))?;
         match self.lane.fence.moved(self.lane.number, key).await {
-            Verdict::Again => self.everyone_lost(),
-            Verdict::Fenced => self.finish_all(&End::Fenced),
+            // A barrier is nobody's loss.
+            Verdict::Again => {
+                self.all_again();
+                Some(Then::GoOn)
+            }
+            Verdict::Fenced => {
+                self.finish_all(&End::Fenced);
+                Some(Then::Fenced)
+            }
         }
-        Some(false)
     }
 
     /// Operations that touched a conflicting key leave, and so does everyone who saw the writes of one that leaves.
-    fn shed(&mut self, keys: &[Key]) {
+    /// False = nobody did.
+    fn shed(&mut self, keys: &[Key]) -> bool {
         let mut leaving: BTreeSet<usize> = BTreeSet::new();
         for place in 0..self.items.len() {
             let trace = &self.traces[place];
@@ -206,27 +260,35 @@ impl Group<'_> {
                 leaving.insert(place);
             }
         }
-        for place in leaving {
-            self.lose(place);
-        }
+        leaving.iter().for_each(|place| self.lose(*place));
+        !leaving.is_empty()
     }
 
+    /// Leaves for the next group, and is nearer to its locks.
     fn lose(&mut self, place: usize) {
+        if let Some(item) = &mut self.items[place] {
+            item.losses += 1;
+        }
+        self.again(place);
+    }
+
+    /// Leaves for the next group, whose fetch brings everything it used so far in one piece.
+    fn again(&mut self, place: usize) {
         let trace = std::mem::take(&mut self.traces[place]);
         if let Some(mut item) = self.items[place].take() {
             self.lane.store.counters().retries.add(1);
-            item.wants.add(&trace.wants);
-            item.losses += 1;
+            item.remember(trace);
             self.next.push(item);
         }
     }
 
-    fn everyone_lost(&mut self) {
-        (0..self.items.len()).for_each(|place| self.lose(place));
+    fn all_again(&mut self) {
+        (0..self.items.len()).for_each(|place| self.again(place));
     }
 
-    /// Leaves for the next group, whose fetch brings everything it wants in one piece.
+    /// Leaves for the next group because a row was not at hand.
     fn miss(&mut self, place: usize) {
+        self.lane.store.counters().misses.add(1);
         if let Some(item) = &mut self.items[place] {
             item.rounds += 1;
             match item.rounds > MAX_ROUNDS {
@@ -251,31 +313,42 @@ impl Group<'_> {
     }
 
     fn answer_all(&mut self) {
-        self.finish_all(&End::Answered);
+        for place in 0..self.items.len() {
+            let end = std::mem::replace(&mut self.ends[place], End::Answered);
+            self.finish(place, end);
+        }
     }
 
-    /// The store failed: everyone runs again after a back-off, or learns of it. True = back off.
-    fn store_failed(&mut self, error: StoreError) -> bool {
+    /// The store failed: everyone runs again after a back-off, or learns of it.
+    fn store_failed(&mut self, error: StoreError) -> Then {
         if !error.is_retryable() {
             self.finish_all(&End::Failed(error));
-            return false;
+            return Then::GoOn;
         }
         tracing::debug!(%error, operations = self.items.len(), "a group runs again");
-        for place in 0..self.items.len() {
-            if let Some(mut item) = self.items[place].take() {
-                self.lane.store.counters().retries.add(1);
-                item.wants.add(&self.traces[place].wants);
-                self.next.push(item);
-            }
-        }
-        true
+        self.all_again();
+        Then::BackOff
     }
 }
 
-/// Adds the rows that a lane holds for itself.
-pub(super) fn with_fence(lane: &Lane, mut changes: Vec<Change>) -> Vec<Change> {
-    for (key, version) in lane.fence.holds(lane.number) {
-        changes.push(Change { key, check: Check::Version(version), effect: Effect::Keep });
+/// How many rows a scan may bring.
+fn weight(scan: &Scan) -> usize {
+    match scan.count_only {
+        true => 1 + scan.limit as usize / COUNTED_PER_ROW,
+        false => scan.limit as usize,
+    }
+}
+
+/// Adds the rows that a lane holds for itself, at most one change per key: an operation that touches such a row itself
+/// must have seen it at the version that the lane knows.
+pub(super) fn with_fence(held: &[(Key, u64)], mut changes: Vec<Change>) -> Vec<Change> {
+    for (key, version) in held {
+        let own = Check::Version(*version);
+        match changes.iter_mut().find(|change| change.key == *key) {
+            None => changes.push(Change { key: key.clone(), check: own, effect: Effect::Keep }),
+            Some(Change { check: Check::Version(v) | Check::Exact(v, ..), .. }) if v == version => {}
+            Some(change) => change.check = own,
+        }
     }
     changes.sort_by(|a, b| a.key.lock_order().cmp(&b.key.lock_order()));
     changes

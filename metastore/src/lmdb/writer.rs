@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::turnstile::Turnstile;
 use super::view::Rows;
 use super::{Core, Lmdb, apply};
-use crate::change::{Change, Check};
+use crate::change::{Change, Check, unguarded_add};
 use crate::group::GroupConfig;
 use crate::key::Key;
 use crate::mem::check_limits;
@@ -233,13 +233,17 @@ impl Lane {
             Ok(Ok(Ran::Done)) => Ok(tx.into_changes()),
             Ok(Ok(Ran::Refused)) => Err(End::Answered),
             Ok(Err(Stop::Fault(why))) => Err(fatal(why)),
+            Ok(Err(Stop::Stale)) => Err(End::Expired),
             Ok(Err(Stop::Miss)) => Err(fatal("an operation missed a row where none can be missed".into())),
             Err(_) => Err(fatal("an operation panicked; see the log above".into())),
         };
         view.count(&self.core.counters);
         let changes = changes?;
         check_limits(&changes).map_err(End::Failed)?;
-        Ok(changes)
+        match unguarded_add(&changes) {
+            Some(key) => Err(fatal(format!("row {key:?}: a lone add, which a second run would double"))),
+            None => Ok(changes),
+        }
     }
 }
 
