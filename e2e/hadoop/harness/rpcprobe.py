@@ -2,9 +2,9 @@
 """Framing and retry-cache probe: rpcprobe.py PORT [--keep]
 
 Sends well-formed and broken Hadoop RPC streams to 127.0.0.1:PORT (a NameNode, simple authentication) and prints
-each reply, decoded. ../wire/rpcprobe.txt is its output against the stock 3.4.2 NameNode: diff with it. Each case waits about a second for the peer to fall silent. Standard library only.
+each reply, decoded. ../wire/rpcprobe.txt is its output against the stock 3.4.2 NameNode: diff with it. Each case waits about a second for the peer to fall silent (up to four for its first byte). Standard library only.
 """
-import os, re, socket, struct, sys, time
+import getpass, os, re, socket, struct, sys, time
 
 sys.dont_write_bytecode = True
 import rpctrace as R
@@ -49,7 +49,7 @@ def req(cid, method, body=b"", proto=CP, ver=1, **k):
 
 def go(name, *chunks, gap=0.0, raw=False):
     s = socket.create_connection(("127.0.0.1", PORT))
-    s.settimeout(1)
+    s.settimeout(4)  # a server that has just started may be slow to its first answer
     got, end = b"", "open"
     try:
         for c in chunks:
@@ -61,6 +61,7 @@ def go(name, *chunks, gap=0.0, raw=False):
                 end = "closed by the server"
                 break
             got += d
+            s.settimeout(1)
     except socket.timeout:
         pass
     except OSError as e:
@@ -87,7 +88,7 @@ def go(name, *chunks, gap=0.0, raw=False):
 
 PRE = b"hrpc\x09\x00\x00"
 SASL = b"hrpc\x09\x00\xdf"
-CTX = frame(hdr(-3, retry=-1), F(2, F(1, "root")) + F(3, CP))
+CTX = frame(hdr(-3, retry=-1), F(2, F(1, getpass.getuser())) + F(3, CP))
 FI = req(0, "getFileInfo", F(1, "/"))
 NEG = frame(hdr(-33, retry=-1, client=b""), F(2, 1))
 mk = lambda cid, p, **k: req(cid, "mkdirs", F(1, p) + F(2, F(1, 493)) + F(3, 1), **k)

@@ -1,0 +1,61 @@
+//! What a test talks to: namenodes at addresses, and a client configuration for the first of them.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cluster::{Cluster, Options};
+use crate::hadoop::Hadoop;
+use crate::stock::Stock;
+
+/// True with `E2E_TARGET=stock`: the tests then run against the stock NameNode, to prove the tests.
+pub fn target_is_stock() -> bool {
+    std::env::var("E2E_TARGET").is_ok_and(|target| target == "stock")
+}
+
+/// A running cluster of either kind. It ends when this is dropped.
+pub struct Server {
+    addresses: Vec<String>,
+    hadoop: Hadoop,
+    _processes: Processes,
+}
+
+enum Processes {
+    Trellis { _cluster: Cluster, _conf: tempfile::TempDir },
+    Stock { _stock: Stock },
+}
+
+impl Server {
+    /// Starts `namenodes` namenodes on one store; of the stock kind there is one, named that often. `recorded_with_data`
+    /// says that the table the test compares with was recorded with a DataNode, so that the stock kind needs one.
+    pub fn start(namenodes: usize, recorded_with_data: bool) -> Result<Server> {
+        ensure!(namenodes > 0, "a cluster needs a namenode");
+        if target_is_stock() {
+            let stock = Stock::start(recorded_with_data)?;
+            let hadoop = stock.client()?;
+            return Ok(Server {
+                addresses: vec![stock.address(); namenodes],
+                hadoop,
+                _processes: Processes::Stock { _stock: stock },
+            });
+        }
+        let cluster = Cluster::start(&Options { namenodes, ..Options::default() })?;
+        let conf = tempfile::tempdir().context("making a folder for the client's configuration")?;
+        let hadoop = Hadoop::configure(conf.path(), cluster.ports()[0], 0, &[])?;
+        let addresses = cluster.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        Ok(Server { addresses, hadoop, _processes: Processes::Trellis { _cluster: cluster, _conf: conf } })
+    }
+
+    /// `hdfs://HOST:PORT` of each namenode.
+    pub fn urls(&self) -> Vec<String> {
+        self.addresses.iter().map(|address| format!("hdfs://{address}")).collect()
+    }
+
+    /// The RPC port of the first namenode.
+    pub fn port(&self) -> &str {
+        self.addresses[0].rsplit(':').next().unwrap_or_default()
+    }
+
+    /// The stock programs, set up for the first namenode.
+    pub fn hadoop(&self) -> &Hadoop {
+        &self.hadoop
+    }
+}

@@ -1,0 +1,56 @@
+//! The stock Hadoop clients and recorders against a cluster, compared with what they got from the stock NameNode.
+//!
+//! `E2E_TARGET=stock` runs the same tests against the stock NameNode. Where Java, Maven or Python are missing, the tests
+//! that need them are listed as ignored, with the reason.
+
+mod contract;
+mod recorded;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use e2e::hadoop::{missing_java, missing_python};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// A test: notes to be shown, or what went wrong.
+type Test = fn() -> Result<Vec<String>>;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // each test starts servers and a JVM of its own: more than two at once only wait for each other
+    arguments.test_threads.get_or_insert(2);
+    let java: &[(&'static str, Test)] = &[
+        ("shell::one_namenode", || recorded::shell(1)),
+        ("shell::three_namenodes", || recorded::shell(3)),
+        ("cases::one_namenode", || recorded::cases(1)),
+        ("cases::two_namenodes", || recorded::cases(2)),
+        ("who_may::two_namenodes", || recorded::who_may(2)),
+        ("errors", recorded::errors),
+        ("nnbench", recorded::nnbench),
+        ("contract", contract::contract),
+    ];
+    let python: &[(&'static str, Test)] = &[("wire", recorded::wire)];
+    let mut trials = level(java, missing_java());
+    trials.extend(level(python, missing_python()));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The tests of one level; where it cannot run here, each is ignored and its name says why.
+fn level(tests: &[(&'static str, Test)], missing: Option<String>) -> Vec<Trial> {
+    tests
+        .iter()
+        .map(|&(name, test)| {
+            let shown = missing
+                .as_ref()
+                .map_or_else(|| name.to_owned(), |reason| format!("{name} (not run: {reason})"));
+            Trial::test(shown, move || {
+                let notes = test().map_err(|error| Failed::from(format!("{error:#}")))?;
+                for note in notes {
+                    eprintln!("{name}: {note}");
+                }
+                Ok(())
+            })
+            .with_ignored_flag(missing.is_some())
+        })
+        .collect()
+}
