@@ -26,7 +26,7 @@ pub async fn rule_02_lock_returns_rows_as_of_its_last_lock(fixture: Arc<Fixture>
     let waiting = tokio::spawn({
         let (store, a, b, gone) = (store.clone(), a.clone(), b.clone(), gone.clone());
         async move {
-            let second = store.lock(&[a.clone(), gone], &[b.clone()]).await?;
+            let second = store.lock(&[a.clone(), gone], std::slice::from_ref(&b)).await?;
             let versions: Vec<_> = second.rows().iter().map(|r| r.as_ref().map(|r| r.version)).collect();
             second.commit(vec![keep(&a, Check::Version(10)), put(&b, 11, row(12, ""))]).await?;
             Ok::<_, StoreError>(versions)

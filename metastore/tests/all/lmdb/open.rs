@@ -1,0 +1,108 @@
+//! Opening: what is refused, and how it is said.
+
+use std::path::Path;
+
+use libtest_mimic::Trial;
+use trellis_metastore::change::{Change, Check, Effect, Row};
+use trellis_metastore::key::Key;
+use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
+use trellis_metastore::schema::TableId;
+use trellis_metastore::store::{Store, StoreError};
+
+use super::{open, trial};
+use crate::backends::{runtime, small_lmdb};
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("open_twice_in_one_process_is_refused", twice),
+        trial("open_says_what_is_wrong_with_a_directory", wrong_directories),
+        trial("open_refuses_foreign_and_damaged_files", foreign_files),
+        trial("open_a_damaged_row_is_named", damaged_row),
+        trial("open_with_the_default_map_takes_no_space", default_map),
+    ]
+}
+
+fn refusal(dir: &Path) -> String {
+    match Lmdb::open(dir, small_lmdb()) {
+        Err(StoreError::Fatal(why)) => why,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("{} was opened", dir.display()),
+    }
+}
+
+fn twice(dir: &Path) {
+    let store = open(dir);
+    assert!(refusal(dir).contains("this process has it open already"));
+    std::os::unix::fs::symlink(dir, dir.join("again")).unwrap();
+    assert!(refusal(&dir.join("again")).contains("this process has it open already"), "by another name");
+    let clone = store.clone();
+    drop(store);
+    assert!(refusal(dir).contains("already"), "a clone lives");
+    drop(clone);
+    drop(open(dir));
+}
+
+fn wrong_directories(dir: &Path) {
+    assert!(refusal(&dir.join("none")).contains("no such directory"));
+    std::fs::write(dir.join("file"), "x").unwrap();
+    assert!(refusal(&dir.join("file")).contains("not a directory"));
+    assert!(refusal(Path::new("/proc")).contains("cannot write here"), "a file system that takes no files");
+}
+
+fn foreign_files(dir: &Path) {
+    for (name, bytes) in [("garbage", vec![0xa5; 20_000]), ("short", b"hello".to_vec())] {
+        let dir = dir.join(name);
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("data.mdb"), &bytes).unwrap();
+        assert!(refusal(&dir).contains("not a file of this engine"), "{}", refusal(&dir));
+        assert_eq!(std::fs::read(dir.join("data.mdb")).unwrap(), bytes, "left as it was");
+    }
+    // Another program's environment: sound, but other entries.
+    let foreign = dir.join("foreign");
+    std::fs::create_dir(&foreign).unwrap();
+    rewrite_first_key(&foreign, |key| key[8] = 0xee);
+    assert!(refusal(&foreign).contains("other than rows of this store"));
+}
+
+/// Makes a store with one row and changes the bytes of its key in the file.
+fn rewrite_first_key(dir: &Path, change: fn(&mut [u8])) {
+    write_one(dir, b"marker-of-the-key");
+    let file = dir.join("data.mdb");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at: Vec<usize> =
+        (9..bytes.len() - 17).filter(|i| &bytes[*i..i + 17] == b"marker-of-the-key").collect();
+    assert!(!at.is_empty());
+    at.into_iter().for_each(|i| change(&mut bytes[i - 9..i]));
+    std::fs::write(&file, bytes).unwrap();
+}
+
+fn write_one(dir: &Path, rest: &[u8]) -> Key {
+    let store = open(dir);
+    let key = Key::new(3, TableId::Inodes, rest);
+    let row = Row { version: 1, max: 0, add: 0, value: bytes::Bytes::from_static(b"marker-of-the-value") };
+    let insert = Change { key: key.clone(), check: Check::Absent, effect: Effect::Insert(row) };
+    runtime().block_on(store.commit(&[insert])).unwrap();
+    key
+}
+
+fn damaged_row(dir: &Path) {
+    let key = write_one(dir, b"broken");
+    let file = dir.join("data.mdb");
+    let mut bytes = std::fs::read(&file).unwrap();
+    // A node's data size stands 8 bytes before its 15-byte key, little-endian: 24 + 19 bytes become 20.
+    let mut found = 0;
+    for i in 8..bytes.len() - 15 {
+        if bytes[i..].starts_with(key.as_bytes()) && bytes[i - 8] == 43 {
+            bytes[i - 8] = 20;
+            found += 1;
+        }
+    }
+    assert!(found > 0, "the node was not found");
+    std::fs::write(&file, bytes).unwrap();
+    assert!(refusal(dir).contains("broken"), "it is the first row, so opening looks at it");
+}
+
+fn default_map(dir: &Path) {
+    let store = Lmdb::open(dir, LmdbConfig::default()).unwrap();
+    assert!(store.file_bytes().unwrap() < 1 << 20);
+}

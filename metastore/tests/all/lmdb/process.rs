@@ -1,0 +1,107 @@
+//! Children: this program started again in a role, so that several processes share one store.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use super::{crash, sharing};
+
+const ROLE: &str = "TRELLIS_LMDB_TEST_ROLE";
+const DIR: &str = "TRELLIS_LMDB_TEST_DIR";
+
+/// Plays the role of a child, if this process is one.
+pub fn is_child() -> bool {
+    let (Ok(role), Ok(dir)) = (std::env::var(ROLE), std::env::var(DIR)) else { return false };
+    let dir = Path::new(&dir);
+    match role.as_str() {
+        "write-and-freeze" => crash::write_and_freeze(dir),
+        "read-and-freeze" => crash::read_and_freeze(dir),
+        "write-and-tell" => crash::write_and_tell(dir),
+        "commit-once" => crash::commit_once(dir),
+        "fill-the-disk" => crash::fill_the_disk(dir),
+        "increment" => sharing::increment_until_told(dir),
+        other => panic!("no such role: {other}"),
+    }
+    true
+}
+
+/// A child; killed when dropped.
+pub struct Process {
+    child: Child,
+    pub out: BufReader<ChildStdout>,
+}
+
+impl Process {
+    pub fn start(role: &str, dir: &Path) -> Process {
+        Process::start_under(&[], role, dir)
+    }
+
+    /// The same, started by another program, which gets our program as its last argument.
+    pub fn start_under(starter: &[&str], role: &str, dir: &Path) -> Process {
+        let this = std::env::current_exe().unwrap();
+        let mut command = match starter.split_first() {
+            None => Command::new(this),
+            Some((program, args)) => {
+                let mut command = Command::new(program);
+                command.args(args).arg(this);
+                command
+            }
+        };
+        let mut child = command
+            .env(ROLE, role)
+            .env(DIR, dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Process { child, out }
+    }
+
+    /// The next line that it says; empty when it is gone.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line.trim_end().to_string()
+    }
+
+    /// Lets a child go on that waits in [`wait_for_parent`].
+    pub fn go_on(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    /// SIGKILL; returns once it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// What it says until its end, which must be a good one.
+    pub fn finish(mut self) -> String {
+        self.go_on();
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "the child failed: {status}; it said: {rest}");
+        rest
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// In a child: says a line, in one system call.
+pub fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("{line}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+/// In a child: waits until the parent lets it go on, or dies.
+pub fn wait_for_parent() {
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
