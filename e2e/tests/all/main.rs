@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         ("nnbench", recorded::nnbench),
         ("contract", contract::contract),
     ];
-    let python: &[(&'static str, Test)] = &[("wire", recorded::wire)];
+    let python: &[(&'static str, Test)] = &[("wire", recorded::wire), ("fields", recorded::fields)];
     let mut trials = level(java, missing_java());
     trials.extend(level(python, missing_python()));
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -1,5 +1,6 @@
 //! Answers compared with tables that were recorded from the stock NameNode.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,21 +16,19 @@ pub fn shell(namenodes: usize) -> Result<Vec<String>> {
     let recorded = folder().join("wire/shell.txt");
     let expected = read(&recorded)?;
     let actual = server.hadoop().probe("Shells", &server.urls(), Some(&recorded))?;
-    // one row a command: the line, then its answers; commands repeat, so each is numbered
-    let columns = Columns { key: 2, compared: 3 };
+    let columns = Columns { key: 1, compared: 2 };
     compare(&transcript(&expected), &transcript(&actual), columns, &excluded("shell-excluded.tsv")?)
 }
 
+/// One row a command: its line, then its exit code and output.
 fn transcript(text: &str) -> String {
-    let mut table = String::from("number\tcommand\tanswer");
-    let mut number = 0;
+    let mut table = String::from("command\tanswer");
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         if line.starts_with(['=', '|', '!']) {
             table.push_str(&line.replace('\t', " "));
             table.push(' ');
         } else {
-            number += 1;
-            table.push_str(&format!("\n{number:04}\t{line}\t"));
+            let _ = write!(table, "\n{line}\t");
         }
     }
     table
@@ -61,21 +60,30 @@ pub fn errors() -> Result<Vec<String>> {
 
 /// Well- and ill-formed connections, byte by byte.
 pub fn wire() -> Result<Vec<String>> {
+    exchanges_with("rpcprobe.py", "rpcprobe.txt", "rpcprobe-excluded.tsv")
+}
+
+/// The fields of every kind of answer, absent ones included.
+pub fn fields() -> Result<Vec<String>> {
+    exchanges_with("callprobe.py", "calls.txt", "calls-excluded.tsv")
+}
+
+fn exchanges_with(program: &str, recorded: &str, exclusions: &str) -> Result<Vec<String>> {
     let server = Server::start(1, false)?;
-    let output = Command::new(folder().join("harness/rpcprobe.py"))
-        .arg(server.port())
-        .output()
-        .context("rpcprobe.py")?;
-    let actual = stdout_of("rpcprobe.py", &output)?;
+    let mut command = Command::new(folder().join("harness").join(program));
+    let output = command.arg(server.port()).output().with_context(|| format!("running {program}"))?;
+    let actual = stdout_of(program, &output)?;
     let columns = Columns { key: 1, compared: 2 };
-    compare(&exchanges(&wire_table("rpcprobe.txt")?), &exchanges(&actual), columns, &Exclusions::default())
+    compare(&exchanges(&wire_table(recorded)?), &exchanges(&actual), columns, &excluded(exclusions)?)
 }
 
 fn exchanges(text: &str) -> String {
     let mut table = String::from("exchange\tanswer");
     for line in text.lines() {
         match line.strip_prefix("## ") {
-            Some(name) => table.push_str(&format!("\n{name}\t")),
+            Some(name) => {
+                let _ = write!(table, "\n{name}\t");
+            }
             None => table.push_str(&line.replace('\t', " ")),
         }
     }
