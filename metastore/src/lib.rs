@@ -9,6 +9,7 @@
 //! - [`group`]: lanes that run waiting operations as one group: one fetch, one commit
 //! - [`counters`]: what a store did, counted where it happens
 //! - [`mem`]: the backend in memory
+//! - [`open`]: stores by their URL
 //! - [`lmdb`]: the embedded backend, the default
 
 pub mod schema;
@@ -25,3 +26,4 @@ pub mod work;
 
 pub mod lmdb;
 pub mod mem;
+pub mod open;

@@ -91,6 +91,12 @@ impl Versions {
         self.last.load(Ordering::Relaxed).saturating_add(1 << 10) >= self.end
     }
 
+    /// Versions for work before a namenode has its incarnation (formatting, joining): incarnation 0, which no namenode
+    /// draws, from a random place on.
+    pub fn before_joining() -> Versions {
+        Versions(Arc::new(AtomicU64::new(rand::random_range(0..1 << 39))))
+    }
+
     /// The next version.
     pub fn next(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1

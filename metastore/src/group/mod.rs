@@ -11,9 +11,12 @@
 //! who saw their writes; the rest run again over the same rows. Three losses, and an operation runs alone, over locked
 //! rows. Every run draws new row versions.
 
+mod alone;
 mod cache;
 mod lane;
 mod run;
+
+pub use self::alone::transact;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -71,7 +71,10 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(thread) = self.thread.take() {
+        // The last owner may be an operation that this very thread has just finished: then it ends by itself.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
             let _ = thread.join();
         }
     }

@@ -136,7 +136,7 @@ impl<A: Send + 'static> Work for Pending<A> {
 }
 
 /// Makes the unbounded read that the operation asked for, then queues it again.
-fn walk_then_again<A: Send + 'static>(mut call: Box<Pending<A>>, job: walkjob::WalkJob) {
+pub(super) fn walk_then_again<A: Send + 'static>(mut call: Box<Pending<A>>, job: walkjob::WalkJob) {
     call.walks += 1;
     if call.walks > MAX_WALKS {
         return (call.later)(Err(expired()));

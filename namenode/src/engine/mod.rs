@@ -19,8 +19,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{FIRST_FREE_ID, Setting, setting};
+use trellis_metastore::store::StoreError;
+use trellis_metastore::work::{End, Work};
 
-use self::backend::{Backend, Inline};
+use self::backend::Backend;
 use self::call::{Codec, Pending, expired, run_once, store_error};
 pub use self::call::{Later, Op};
 use self::ctx::{CallId, Ctx, IdBlock};
@@ -125,19 +127,18 @@ impl Engine {
         mut op: Op<A>,
         later: impl FnOnce(std::result::Result<A, RpcError>) + Send + 'static,
     ) -> Option<std::result::Result<A, RpcError>> {
-        match self.backend.read_inline(|rows| run_once(rows, &ctx, &mut op)) {
-            Inline::Ran(Ok(Ok(answer))) => return Some(Ok(answer)),
-            Inline::Ran(Ok(Err(Halt::Refused(error)))) => return Some(Err(error)),
-            Inline::Ran(Ok(Err(Halt::Needs(_)))) => {}
-            Inline::Ran(Ok(Err(Halt::Stop(stop))) | Err(stop)) => {
-                return Some(Err(store_error(&trellis_metastore::store::StoreError::Fatal(
-                    stop.to_string(),
-                ))));
+        let inline = self.backend.read_inline(|rows| run_once(rows, &ctx, &mut op));
+        let call = |ctx, op| self.pending(ctx, target, op, Box::new(later), None, false);
+        match inline {
+            None => self.queue(call(ctx, op)),
+            Some(Ok(Ok(Ok(answer)))) => return Some(Ok(answer)),
+            Some(Ok(Ok(Err(Halt::Refused(error))))) => return Some(Err(error)),
+            Some(Ok(Ok(Err(Halt::Needs(job))))) => call::walk_then_again(call(ctx, op), job),
+            Some(Ok(Ok(Err(Halt::Stop(stop))) | Err(stop))) => {
+                return Some(Err(store_error(&StoreError::Fatal(stop.to_string()))));
             }
-            Inline::NotHere => {}
+            Some(Err(error)) => return Some(Err(store_error(&error))),
         }
-        let call = self.pending(ctx, target, op, Box::new(later), None, false);
-        self.queue(call);
         None
     }
 
@@ -220,14 +221,23 @@ impl Engine {
         Box::new(Pending { engine, ctx, op, later, codec, writes, target, deadline, walks: 0, last: None })
     }
 
-    fn queue<A: Send + 'static>(&self, call: Box<Pending<A>>) {
+    /// Queues a call, or runs it at once where the backend runs reads inline.
+    fn queue<A: Send + 'static>(&self, mut call: Box<Pending<A>>) {
         let (target, writes) = (call.target, call.writes);
+        if !writes && let Some(ran) = self.backend.read_inline(|rows| call.run(rows)) {
+            let end = match ran {
+                Ok(Ok(_)) => End::Answered,
+                Ok(Err(stop)) => End::Failed(StoreError::Fatal(stop.to_string())),
+                Err(error) => End::Failed(error),
+            };
+            return call.finish(end);
+        }
         let refused = match writes {
             true => self.backend.write(target, call),
             false => self.backend.read(target, call),
         };
         if let Err(work) = refused {
-            work.finish(trellis_metastore::work::End::Expired);
+            work.finish(End::Expired);
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use prost::Message;
 use trellis_metastore::group::GroupConfig;
 use trellis_metastore::mem::Mem;
+use trellis_metastore::open::Opened;
 use trellis_metastore::store::Store;
 use trellis_metastore::tx::Versions;
 use trellis_metastore::work::Unfenced;
@@ -38,7 +39,8 @@ impl Namenode {
     /// A namenode over rows that may be shared with others; formats them when they are empty.
     pub async fn start(store: Arc<dyn Store>, incarnation: u64, config: Config) -> Namenode {
         let versions = Versions::of_incarnation(incarnation);
-        let backend = Backend::grouped(store, Arc::new(Unfenced), versions, &GroupConfig::default());
+        let backend =
+            Backend::start(&Opened::Other(store), Arc::new(Unfenced), versions, &GroupConfig::default()).unwrap();
         let users = Users::new(SUPERUSER.into(), config.supergroup.clone());
         let engine = Engine::new(backend, config, users, incarnation, Arc::new(|| 1_000_000));
         let call = Format {
