@@ -94,7 +94,8 @@ impl Versions {
     /// Versions for work before a namenode has its incarnation (formatting, joining): incarnation 0, which no namenode
     /// draws, from a random place on.
     pub fn before_joining() -> Versions {
-        Versions(Arc::new(AtomicU64::new(rand::random_range(0..1 << 39))))
+        let start = rand::random_range(0..1 << (COUNTER_BITS - 1));
+        Versions { last: Arc::new(AtomicU64::new(start)), end: 1 << COUNTER_BITS }
     }
 
     /// The next version.

@@ -26,7 +26,8 @@ pub async fn transact<A>(
         if !wants.is_empty() {
             let keys: Vec<_> = wants.keys.iter().cloned().collect();
             let scans: Vec<_> = wants.scans.iter().cloned().collect();
-            cache.fill(&wants, store.fetch(&keys, &scans).await?);
+            let fetched = store.fetch(&keys, &scans).await?;
+            cache.fill(keys, scans, fetched)?;
         }
         let mut trace = Trace::default();
         let mut view = GroupView { cache: &cache, trace: &mut trace };

@@ -28,6 +28,15 @@ pub struct IdBlock {
     pub count: u64,
 }
 
+/// A leader's term: what its housekeeping holds, so that nothing it began goes through once another leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Grows whenever leadership changes hands.
+    pub number: u64,
+    /// The version of the row that names the leader.
+    pub version: u64,
+}
+
 /// What one call carries through all its runs.
 #[derive(Clone, Debug)]
 pub struct Ctx {

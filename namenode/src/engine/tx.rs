@@ -2,10 +2,10 @@
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
-use trellis_metastore::schema::{Table, TableKey};
+use trellis_metastore::schema::{Table, TableKey, setting};
 use trellis_metastore::tx::{Record, Stop, Tx as RowTx};
 
-use super::ctx::Ctx;
+use super::ctx::{Ctx, Term};
 
 /// One run of an operation. Everything it does goes through here, so that it can be run again from the top.
 pub struct Tx<'a, 'v> {
@@ -74,6 +74,11 @@ impl<'a, 'v> Tx<'a, 'v> {
     /// Replaces the value of a row read before.
     pub fn put<T: Table>(&mut self, key: &TableKey<T>, value: &T::Value) -> Result<(), Stop> {
         self.rows.put(key, value)
+    }
+
+    /// Holds the leader's term: housekeeping of a leader that was replaced does not go through.
+    pub fn hold_term(&mut self, term: Term) -> Result<(), Stop> {
+        self.rows.hold(&setting(crate::membership::LEADER), term.version)
     }
 
     /// Replaces a row read before, counters included.
