@@ -38,7 +38,7 @@ pub async fn transact<A>(
         wants.keys.extend(changes.iter().map(|change| change.key.clone()));
         let answer = match result {
             Ok(answer) => answer,
-            Err(Stop::Miss) => continue,
+            Err(Stop::Miss | Stop::Stale) => continue,
             Err(Stop::Fault(why)) => return Err(StoreError::Fatal(why)),
         };
         if changes.iter().all(|change| change.effect == crate::change::Effect::Keep) {

@@ -227,7 +227,7 @@ impl Tx<'_, '_> {
     pub fn stat_of(&mut self, node: &Node, hold: Hold) -> Result<Record<DirStats>> {
         match self.get(&node.stat_key(), hold)? {
             Some(stat) if stat.value.id == node.id() => Ok(stat),
-            _ => Err(Stop::Miss.into()),
+            _ => Err(Stop::Stale.into()),
         }
     }
 

@@ -141,7 +141,7 @@ pub fn retire(tx: &mut Tx<'_, '_>, node: &Node) -> Result<()> {
 pub fn remove_entry(tx: &mut Tx<'_, '_>, node: &Node, children: i64) -> Result<()> {
     let place = inode_path(node.id());
     if tx.get(&place, Hold::Loose)?.is_none() {
-        return Err(Halt::Stop(Stop::Miss));
+        return Err(Halt::Stop(Stop::Stale));
     }
     let goes_at_once = if node.is_dir() { children == 0 } else { is_bare_file(&node.inode) };
     retire(tx, node)?;

@@ -187,7 +187,7 @@ fn move_entry(tx: &mut Tx<'_, '_>, source: &Walked, node: &Node, target: &Walked
 fn move_rows(tx: &mut Tx<'_, '_>, node: &Node, parent: u64, name: &bytes::Bytes) -> Result<()> {
     let place = inode_path(node.id());
     if tx.get(&place, Hold::Loose)?.is_none() {
-        return Err(Halt::Stop(trellis_metastore::tx::Stop::Miss));
+        return Err(Halt::Stop(trellis_metastore::tx::Stop::Stale));
     }
     tx.put(&place, &InodePath { parent, name: name.clone() })?;
     if node.is_dir() {
