@@ -26,7 +26,9 @@ impl std::str::FromStr for StoreUrl {
             Some(("mysql" | "postgres", _)) => {
                 Err(format!("'{text}': stores on a SQL server are not built yet; use lmdb:DIR"))
             }
-            _ => Err(format!("'{text}' is no store: use lmdb:DIR (embedded, durable) or mem: (for a try, not durable)")),
+            _ => Err(format!(
+                "'{text}' is no store: use lmdb:DIR (embedded, durable) or mem: (for a try, not durable)"
+            )),
         }
     }
 }

@@ -67,7 +67,11 @@ pub struct Membership {
 
 impl Membership {
     /// Draws an incarnation and writes this namenode's rows. `lanes`: how many lanes will write.
-    pub async fn join(store: Arc<dyn Store>, lanes: usize, addresses: &Addresses) -> Result<Arc<Membership>, StoreError> {
+    pub async fn join(
+        store: Arc<dyn Store>,
+        lanes: usize,
+        addresses: &Addresses,
+    ) -> Result<Arc<Membership>, StoreError> {
         let before = Versions::before_joining();
         let id = transact(store.as_ref(), &before, |tx| join(tx, lanes, addresses)).await?;
         let keys: Vec<Key> = (0..lanes).map(|lane| member_lane(id, lane as u32).key).collect();
@@ -117,7 +121,10 @@ impl Membership {
             match self.beat(&mut seen, timeout).await {
                 Ok(true) => {}
                 Ok(false) => {
-                    tracing::warn!(id = self.id, "this namenode was evicted: it drops its queue and joins anew");
+                    tracing::warn!(
+                        id = self.id,
+                        "this namenode was evicted: it drops its queue and joins anew"
+                    );
                     self.evicted.send_replace(true);
                     return;
                 }
@@ -132,7 +139,11 @@ impl Membership {
     }
 
     /// One heartbeat. False = this namenode's row is gone.
-    async fn beat(&self, seen: &mut HashMap<u64, (u64, Instant)>, timeout: Duration) -> Result<bool, StoreError> {
+    async fn beat(
+        &self,
+        seen: &mut HashMap<u64, (u64, Instant)>,
+        timeout: Duration,
+    ) -> Result<bool, StoreError> {
         let store = (self.store)();
         if !transact(store.as_ref(), &self.versions, |tx| move_counter(tx, self.id)).await? {
             return Ok(false);
@@ -147,9 +158,14 @@ impl Membership {
                 seen.insert(other.id, (other.heartbeat, now));
             } else if now.duration_since(since) >= timeout {
                 let gone =
-                    transact(store.as_ref(), &self.versions, |tx| evict(tx, other.id, Some(heartbeat))).await?;
+                    transact(store.as_ref(), &self.versions, |tx| evict(tx, other.id, Some(heartbeat)))
+                        .await?;
                 if gone {
-                    tracing::warn!(id = other.id, rpc = other.addresses.rpc, "evicted a namenode that stood still");
+                    tracing::warn!(
+                        id = other.id,
+                        rpc = other.addresses.rpc,
+                        "evicted a namenode that stood still"
+                    );
                     seen.remove(&other.id);
                     continue;
                 }

@@ -40,7 +40,8 @@ impl Namenode {
     pub async fn start(store: Arc<dyn Store>, incarnation: u64, config: Config) -> Namenode {
         let versions = Versions::of_incarnation(incarnation);
         let backend =
-            Backend::start(&Opened::Other(store), Arc::new(Unfenced), versions, &GroupConfig::default()).unwrap();
+            Backend::start(&Opened::Other(store), Arc::new(Unfenced), versions, &GroupConfig::default())
+                .unwrap();
         let users = Users::new(SUPERUSER.into(), config.supergroup.clone());
         let engine = Engine::new(backend, config, users, incarnation, Arc::new(|| 1_000_000));
         let call = Format {
