@@ -3,12 +3,13 @@
 //! - [`ops`]: the operations, one file per family
 //! - [`engine`]: runs them: path walk, permissions, groups, retry cache, membership
 //! - [`membership`]: which namenodes live, who leads
-//! - [`path`], [`user`], [`config`], [`refusal`]: what they speak of
+//! - [`path`], [`user`], [`policy`], [`config`], [`refusal`]: what they speak of
 
 pub mod config;
 pub mod engine;
 pub mod membership;
 pub mod ops;
 pub mod path;
+pub mod policy;
 pub mod refusal;
 pub mod user;

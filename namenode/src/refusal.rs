@@ -15,6 +15,9 @@ pub enum Halt {
     Stop(Stop),
     /// The caller is told no. Nothing is written.
     Refused(RpcError),
+    /// The caller is told no, and yet what was written counts: a file whose writer is past the soft limit is closed by
+    /// the create that is refused because of it.
+    RefusedAfter(RpcError),
     /// It needs the result of an unbounded read first: the engine makes it, outside every transaction, and runs the
     /// operation again with the result in its `Ctx`.
     Needs(WalkJob),

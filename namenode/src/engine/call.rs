@@ -105,7 +105,8 @@ impl<A: Send + 'static> Work for Pending<A> {
             }
         }
         let result = run_once(rows, &self.ctx, &mut self.op)?;
-        let ran = if result.is_ok() && self.writes { Ran::Done } else { Ran::Refused };
+        let counts = matches!(result, Ok(_) | Err(Halt::RefusedAfter(_)));
+        let ran = if counts && self.writes { Ran::Done } else { Ran::Refused };
         if let (Ok(answer), Some(key), Some(codec)) = (&result, &key, &self.codec) {
             rows.insert(key, &RetryEntry { at_ms: self.ctx.now_ms, answer: (codec.encode)(answer) })?;
         }
@@ -117,7 +118,7 @@ impl<A: Send + 'static> Work for Pending<A> {
         let result = match end {
             End::Answered => match self.last.take() {
                 Some(Ok(answer)) => Ok(answer),
-                Some(Err(Halt::Refused(error))) => Err(error),
+                Some(Err(Halt::Refused(error) | Halt::RefusedAfter(error))) => Err(error),
                 Some(Err(Halt::Needs(job))) => return walk_then_again(self, job),
                 Some(Err(Halt::Stop(_))) | None => {
                     Err(RpcError::new(Kind::Io, "an operation ended without an answer; please report this"))

@@ -132,7 +132,7 @@ impl Engine {
         match inline {
             None => self.queue(call(ctx, op)),
             Some(Ok(Ok(Ok(answer)))) => return Some(Ok(answer)),
-            Some(Ok(Ok(Err(Halt::Refused(error))))) => return Some(Err(error)),
+            Some(Ok(Ok(Err(Halt::Refused(error) | Halt::RefusedAfter(error))))) => return Some(Err(error)),
             Some(Ok(Ok(Err(Halt::Needs(job))))) => call::walk_then_again(call(ctx, op), job),
             Some(Ok(Ok(Err(Halt::Stop(stop))) | Err(stop))) => {
                 return Some(Err(store_error(&StoreError::Fatal(stop.to_string()))));

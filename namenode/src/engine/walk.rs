@@ -222,6 +222,20 @@ impl Tx<'_, '_> {
         Ok(walked.target().is_some_and(|node| node.id() == id).then_some(walked))
     }
 
+    /// Resolves the file of a call by inode id: by the path that the client sent (a hint like any other) or, when that
+    /// does not end in this id, by `inode_paths`. `None` when the id is unknown or its tree is detached. No permission
+    /// is checked.
+    pub fn walk_file(&mut self, path: &Path, id: u64) -> Result<Option<Walked>> {
+        self.want_hinted(&Target::new(path, DirOp::Read));
+        if !path.is_reserved() {
+            let walked = self.follow(path.clone(), Chain::Loose)?;
+            if walked.target().is_some_and(|node| node.id() == id) {
+                return Ok(Some(walked));
+            }
+        }
+        self.walk_id(id, Chain::Loose)
+    }
+
     /// The counters of a directory on a path. Absent or another directory's: the rows are of different ages, and the
     /// operation runs again over fresh ones.
     pub fn stat_of(&mut self, node: &Node, hold: Hold) -> Result<Record<DirStats>> {

@@ -15,13 +15,16 @@ use crate::refusal::{Halt, Kind, Result, refuse};
 
 /// Whether a name may stand in a directory: not reserved, not too long.
 pub fn check_name(tx: &Tx<'_, '_>, parent: &Node, parent_path: &str, name: &Bytes) -> Result<()> {
-    if name.as_ref() == SNAPSHOT || (parent.is_root() && name.as_ref() == RESERVED) {
+    if parent.is_root() && name.as_ref() == RESERVED {
         let name = String::from_utf8_lossy(name);
         let why = format!(
             "File name \"{name}\" is reserved and cannot be created. If this is during upgrade change the name of the \
              existing file or directory to another name before upgrading to the new release."
         );
         return refuse(Kind::HadoopIllegalArgument, why);
+    }
+    if name.as_ref() == SNAPSHOT {
+        return refuse(Kind::HadoopIllegalArgument, "\".snapshot\" is a reserved name.");
     }
     let limit = tx.ctx.config.max_component_bytes;
     if name.len() > limit {

@@ -26,6 +26,16 @@ pub struct Mkdirs {
     pub create_parent: bool,
 }
 
+impl Mkdirs {
+    /// How many inode ids the call may use.
+    pub fn ids(&self) -> u64 {
+        match self.create_parent {
+            true => self.path.components().len() as u64,
+            false => 1,
+        }
+    }
+}
+
 /// Makes a directory and, if asked, its missing parents. True also when it exists already.
 pub fn mkdirs(tx: &mut Tx<'_, '_>, call: &Mkdirs) -> Result<bool> {
     call.path.check_length("mkdirs")?;

@@ -2,11 +2,15 @@
 //!
 //! The head of each file says what its operations hold, touch and cost; tests compare it with what the store counts.
 
+pub mod attributes;
+pub mod create;
 pub mod delete;
 pub mod format;
+pub mod lease;
 pub mod mkdirs;
 pub mod rename;
 pub mod status;
+pub mod write;
 
 mod entries;
 
