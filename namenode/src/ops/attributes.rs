@@ -69,8 +69,7 @@ pub fn set_owner(tx: &mut Tx<'_, '_>, call: &SetOwner) -> Result<Inode> {
     let user = &tx.ctx.user;
     if !user.superuser {
         if call.owner.as_ref().is_some_and(|owner| *owner != user.name) {
-            let why =
-                format!("User {} is not a super user (non-super user cannot change owner).", user.name);
+            let why = format!("User {} is not a super user (non-super user cannot change owner).", user.name);
             return refuse(Kind::AccessControl, why);
         }
         if let Some(group) = call.group.as_ref().filter(|group| !user.is_in(group)) {

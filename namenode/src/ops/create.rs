@@ -116,14 +116,16 @@ fn check_path(path: &Path) -> Result<()> {
 fn check_target(tx: &Tx<'_, '_>, walked: &Walked, call: &Create) -> Result<()> {
     let depth = walked.path.components().len();
     match walked.target() {
-        Some(node) if node.is_dir() => {
-            refuse(Kind::FileAlreadyExists, format!("{} already exists as a directory", walked.path_of(depth)))
-        }
+        Some(node) if node.is_dir() => refuse(
+            Kind::FileAlreadyExists,
+            format!("{} already exists as a directory", walked.path_of(depth)),
+        ),
         Some(_) if call.flags.overwrite => tx.check(walked, Demand { target: WRITE, ..Demand::default() }),
         Some(_) => Ok(()),
-        None if !call.create_parent && walked.missing() > 1 => {
-            refuse(Kind::FileNotFound, format!("Parent directory doesn't exist: {}", walked.path_of(depth - 1)))
-        }
+        None if !call.create_parent && walked.missing() > 1 => refuse(
+            Kind::FileNotFound,
+            format!("Parent directory doesn't exist: {}", walked.path_of(depth - 1)),
+        ),
         None if !call.flags.create => {
             refuse(Kind::FileNotFound, format!("Can't overwrite non-existent {}", call.path.text()))
         }
