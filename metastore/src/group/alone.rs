@@ -30,10 +30,11 @@ pub async fn transact<A>(
             cache.fill(keys, scans, fetched)?;
         }
         let mut trace = Trace::default();
-        let mut view = GroupView { cache: &cache, trace: &mut trace };
-        let mut tx = Tx::read_write(&mut view, versions);
-        let result = op(&mut tx);
-        let changes = tx.into_changes();
+        let (result, changes) = {
+            let mut view = GroupView { cache: &cache, trace: &mut trace };
+            let mut tx = Tx::read_write(&mut view, versions);
+            (op(&mut tx), tx.into_changes())
+        };
         wants.add(&trace.wants);
         wants.keys.extend(changes.iter().map(|change| change.key.clone()));
         let answer = match result {

@@ -1,6 +1,7 @@
 //! Integration tests of the namenode.
 #![allow(missing_docs)]
 
+mod membership;
 mod names;
 mod support;
 
@@ -8,11 +9,11 @@ use std::future::Future;
 
 use libtest_mimic::{Arguments, Trial};
 
-fn trial<F: Future<Output = ()>>(name: &str, test: fn() -> F) -> Trial
-where
-    F: 'static,
-{
-    Trial::test(name, move || {
+/// Every test runs over both kinds of view: a group's cache, which may miss, and the embedded store's own, which never
+/// does. Tests that start their own stores run once.
+fn trial<F: Future<Output = ()> + 'static>(store: &'static str, name: &str, test: fn() -> F) -> Trial {
+    Trial::test(format!("{store}::{name}"), move || {
+        support::FRESH_STORE.set(store);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(test());
         Ok(())
@@ -20,13 +21,28 @@ where
 }
 
 macro_rules! trials {
-    ($($module:ident :: $test:ident),* $(,)?) => {
-        vec![$(trial(concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*]
+    ($store:literal: $($module:ident :: $test:ident),* $(,)?) => {
+        vec![$(trial($store, concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*]
+    };
+}
+
+/// Tests over a fresh store of either kind ([`support::Namenode::fresh`]).
+macro_rules! either {
+    ($store:literal) => {
+        trials![$store:
+            names::directories_come_move_and_go,
+        ]
     };
 }
 
 fn main() {
-    let trials =
-        trials![names::directories_come_move_and_go, names::a_directory_costs_one_fetch_and_one_commit,];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    let mut all = either!("mem");
+    all.extend(either!("lmdb"));
+    all.extend(trials!["once":
+        names::a_directory_costs_one_fetch_and_one_commit,
+        membership::a_silent_namenode_is_evicted_and_can_write_nothing,
+        membership::the_lowest_id_leads_and_terms_grow,
+        membership::a_rewritten_member_row_is_a_barrier,
+    ]);
+    libtest_mimic::run(&Arguments::from_args(), all).exit();
 }

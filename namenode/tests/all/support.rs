@@ -1,14 +1,17 @@
 //! Engines over stores in memory, with the calls that tests make.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use prost::Message;
+use tempfile::TempDir;
 use trellis_metastore::group::GroupConfig;
+use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
 use trellis_metastore::mem::Mem;
 use trellis_metastore::open::Opened;
 use trellis_metastore::store::Store;
 use trellis_metastore::tx::Versions;
-use trellis_metastore::work::Unfenced;
+use trellis_metastore::work::{Fence, Unfenced};
 use trellis_namenode::config::Config;
 use trellis_namenode::engine::backend::Backend;
 use trellis_namenode::engine::tx::Tx;
@@ -22,10 +25,28 @@ use trellis_proto::exception::RpcError;
 /// The user that runs the namenode in tests.
 pub const SUPERUSER: &str = "hdfs";
 
+thread_local! {
+    /// What [`Namenode::fresh`] makes in this test: `mem` or `lmdb`.
+    pub static FRESH_STORE: Cell<&'static str> = const { Cell::new("mem") };
+}
+
+/// An empty store of the kind that this test runs over, and the folder that it lives in.
+pub fn fresh_store() -> (Opened, Option<Arc<TempDir>>) {
+    match FRESH_STORE.get() {
+        "lmdb" => {
+            let dir = tempfile::tempdir().unwrap();
+            let config = LmdbConfig { map_bytes: 256 << 20, ..LmdbConfig::default() };
+            (Opened::Lmdb(Lmdb::open(dir.path(), config).unwrap()), Some(Arc::new(dir)))
+        }
+        _ => (Opened::Other(Arc::new(Mem::new())), None),
+    }
+}
+
 /// One of several namenodes over a store in memory.
 #[derive(Clone)]
 pub struct Namenode {
     pub engine: Arc<Engine>,
+    _dir: Option<Arc<TempDir>>,
 }
 
 /// An answer of bool or nothing, as a message (the retry cache keeps messages).
@@ -36,12 +57,21 @@ pub struct Answer {
 }
 
 impl Namenode {
-    /// A namenode over rows that may be shared with others; formats them when they are empty.
+    /// A namenode over a store in memory that may be shared with others; formats it when it is empty.
     pub async fn start(store: Arc<dyn Store>, incarnation: u64, config: Config) -> Namenode {
-        let versions = Versions::of_incarnation(incarnation);
-        let backend =
-            Backend::start(&Opened::Other(store), Arc::new(Unfenced), versions, &GroupConfig::default())
-                .unwrap();
+        Namenode::over(&Opened::Other(store), Arc::new(Unfenced), Versions::of_incarnation(incarnation), incarnation, config)
+            .await
+    }
+
+    /// A namenode over any store, with a fence of its own.
+    pub async fn over(
+        opened: &Opened,
+        fence: Arc<dyn Fence>,
+        versions: Versions,
+        incarnation: u64,
+        config: Config,
+    ) -> Namenode {
+        let backend = Backend::start(opened, fence, versions, &GroupConfig::default()).unwrap();
         let users = Users::new(SUPERUSER.into(), config.supergroup.clone());
         let engine = Engine::new(backend, config, users, incarnation, Arc::new(|| 1_000_000));
         let call = Format {
@@ -50,16 +80,16 @@ impl Namenode {
             superuser: SUPERUSER.into(),
             supergroup: "supergroup".into(),
         };
-        engine
-            .write_wait(engine.own_ctx(), 0, 0, false, Box::new(move |tx| format(tx, &call)))
-            .await
-            .unwrap();
-        Namenode { engine }
+        engine.write_wait(engine.own_ctx(), 0, 0, false, Box::new(move |tx| format(tx, &call))).await.unwrap();
+        Namenode { engine, _dir: None }
     }
 
-    /// A namenode over a fresh store in memory.
+    /// A namenode over a fresh store of the kind that this test runs over.
     pub async fn fresh() -> Namenode {
-        Namenode::start(Arc::new(Mem::new()), 1, Config::default()).await
+        let (opened, dir) = fresh_store();
+        let fence = Arc::new(Unfenced);
+        let nn = Namenode::over(&opened, fence, Versions::of_incarnation(1), 1, Config::default()).await;
+        Namenode { _dir: dir, ..nn }
     }
 
     /// Runs an operation that may write, as `user`.
