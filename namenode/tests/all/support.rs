@@ -59,8 +59,14 @@ pub struct Answer {
 impl Namenode {
     /// A namenode over a store in memory that may be shared with others; formats it when it is empty.
     pub async fn start(store: Arc<dyn Store>, incarnation: u64, config: Config) -> Namenode {
-        Namenode::over(&Opened::Other(store), Arc::new(Unfenced), Versions::of_incarnation(incarnation), incarnation, config)
-            .await
+        Namenode::over(
+            &Opened::Other(store),
+            Arc::new(Unfenced),
+            Versions::of_incarnation(incarnation),
+            incarnation,
+            config,
+        )
+        .await
     }
 
     /// A namenode over any store, with a fence of its own.
@@ -80,7 +86,10 @@ impl Namenode {
             superuser: SUPERUSER.into(),
             supergroup: "supergroup".into(),
         };
-        engine.write_wait(engine.own_ctx(), 0, 0, false, Box::new(move |tx| format(tx, &call))).await.unwrap();
+        engine
+            .write_wait(engine.own_ctx(), 0, 0, false, Box::new(move |tx| format(tx, &call)))
+            .await
+            .unwrap();
         Namenode { engine, _dir: None }
     }
 
