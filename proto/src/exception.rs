@@ -98,6 +98,7 @@ exceptions! {
     UnresolvedPath            "org.apache.hadoop.hdfs.protocol.UnresolvedPathException"           ErrorApplication         ELOOP        Never     Debug;
     PathComponentTooLong      "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException" ErrorApplication ENAMETOOLONG Never Debug;
     MaxDirectoryItemsExceeded "org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItemsExceededException" ErrorApplication EMLINK Never Info;
+    StartAfterNotFound        "org.apache.hadoop.fs.DirectoryListingStartAfterNotFoundException"  ErrorApplication         ENOENT       Never     Debug;
     // Permission.
     AccessControl             "org.apache.hadoop.security.AccessControlException"                 ErrorApplication         EACCES       Never     Debug;
     SnapshotAccessControl     "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException"    ErrorApplication         EROFS        Never     Debug;

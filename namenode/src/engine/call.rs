@@ -146,6 +146,8 @@ pub(super) fn walk_then_again<A: Send + 'static>(mut call: Box<Pending<A>>, job:
         match super::walks::walk(&call.engine, &call.ctx, job).await {
             Ok(result) => {
                 call.ctx.walked = Some(Arc::new(result));
+                // The walk took its time; the queue is given its own, or a long walk would never come to an end.
+                call.deadline = Instant::now() + call.engine.config.call_age;
                 call.engine.clone().queue(call);
             }
             Err(error) => (call.later)(Err(error)),

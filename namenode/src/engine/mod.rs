@@ -6,6 +6,7 @@ pub mod ctx;
 pub mod hints;
 mod ids;
 pub mod permission;
+mod reserved;
 pub mod tx;
 pub mod walk;
 pub mod walkjob;

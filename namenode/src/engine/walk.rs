@@ -11,8 +11,8 @@ use trellis_metastore::schema::{
 use trellis_metastore::tx::{Record, Stop};
 
 use super::tx::Tx;
-use crate::path::{INODES, MAX_PATH_DEPTH, Path};
-use crate::refusal::{Halt, Kind, Result, RpcError, refuse};
+use crate::path::Path;
+use crate::refusal::{Halt, Kind, Result, RpcError};
 
 /// Why a path is resolved (stock: `DirOp`); decides what a file in the middle of it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl<'p> Target<'p> {
 }
 
 /// An inode on a path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// The parent's id; 0 for the root.
     pub parent: u64,
@@ -185,10 +185,19 @@ impl Tx<'_, '_> {
         let mut all = Vec::with_capacity(targets.len());
         for (target, result) in targets.iter().zip(resolved) {
             let walked = result?;
-            self.check_traverse(&walked, target.op)?;
+            self.check_way(&walked, target.op)?;
             all.push(walked);
         }
         Ok(all)
+    }
+
+    /// Resolves one path without asking whether the caller may search the directories on it: [`Tx::check_way`] does.
+    /// They must be directories all the same.
+    pub fn walk_unchecked(&mut self, target: Target<'_>) -> Result<Walked> {
+        self.want_hinted(&target);
+        let walked = self.resolve(&target)?;
+        self.check_directories(&walked, target.op, 0)?;
+        Ok(walked)
     }
 
     /// Resolves one path.
@@ -213,29 +222,6 @@ impl Tx<'_, '_> {
         Ok(())
     }
 
-    /// Resolves an inode id: climbs to the root by `inode_paths`, then follows the rows down. `None` when the id is
-    /// unknown or its tree is detached. No permission is checked.
-    pub fn walk_id(&mut self, id: u64, chain: Chain) -> Result<Option<Walked>> {
-        let Some(components) = self.climb(id)? else { return Ok(None) };
-        let path = Path::from_components(components);
-        let walked = self.follow(path, chain)?;
-        Ok(walked.target().is_some_and(|node| node.id() == id).then_some(walked))
-    }
-
-    /// Resolves the file of a call by inode id: by the path that the client sent (a hint like any other) or, when that
-    /// does not end in this id, by `inode_paths`. `None` when the id is unknown or its tree is detached. No permission
-    /// is checked.
-    pub fn walk_file(&mut self, path: &Path, id: u64) -> Result<Option<Walked>> {
-        self.want_hinted(&Target::new(path, DirOp::Read));
-        if !path.is_reserved() {
-            let walked = self.follow(path.clone(), Chain::Loose)?;
-            if walked.target().is_some_and(|node| node.id() == id) {
-                return Ok(Some(walked));
-            }
-        }
-        self.walk_id(id, Chain::Loose)
-    }
-
     /// The counters of a directory on a path. Absent or another directory's: the rows are of different ages, and the
     /// operation runs again over fresh ones.
     pub fn stat_of(&mut self, node: &Node, hold: Hold) -> Result<Record<DirStats>> {
@@ -245,64 +231,8 @@ impl Tx<'_, '_> {
         }
     }
 
-    fn resolve(&mut self, target: &Target<'_>) -> Result<Walked> {
-        let components = target.path.components();
-        if !target.path.is_reserved()
-            || components.get(1).map(Bytes::as_ref) != Some(INODES)
-            || components.len() < 3
-        {
-            return self.follow(target.path.clone(), target.chain);
-        }
-        let text = String::from_utf8_lossy(&components[2]).into_owned();
-        let Ok(id) = text.parse::<u64>() else {
-            return refuse(Kind::FileNotFound, format!("Invalid inode path: {}", target.path.text()));
-        };
-        let Some(mut base) = self.climb(id)? else {
-            return refuse(
-                Kind::FileNotFound,
-                format!("File for given inode path does not exist: {}", target.path.text()),
-            );
-        };
-        for name in &components[3..] {
-            match name.as_ref() {
-                b".." => drop(base.pop()),
-                _ => base.push(name.clone()),
-            }
-        }
-        self.follow(Path::from_components(base), target.chain)
-    }
-
-    /// The components of the path of an inode, by `inode_paths`.
-    fn climb(&mut self, id: u64) -> Result<Option<Vec<Bytes>>> {
-        let hints = self.ctx.hints.clone();
-        let mut hinted = id;
-        for _ in 0..MAX_PATH_DEPTH {
-            if hinted == ROOT_ID {
-                break;
-            }
-            self.want(&inode_path(hinted));
-            match hints.as_ref().and_then(|hints| hints.parent(hinted)) {
-                Some((parent, _)) => hinted = parent,
-                None => break,
-            }
-        }
-        let (mut names, mut at) = (Vec::new(), id);
-        while at != ROOT_ID {
-            let Some(row) = self.get(&inode_path(at), Hold::Loose)? else { return Ok(None) };
-            if names.len() > MAX_PATH_DEPTH {
-                let why =
-                    format!("inode {id} lies deeper than {MAX_PATH_DEPTH} levels; run 'trellis store check'");
-                return Err(Stop::Fault(why).into());
-            }
-            names.push(row.value.name);
-            at = row.value.parent;
-        }
-        names.reverse();
-        Ok(Some(names))
-    }
-
     /// Follows real rows down a path, as far as it exists.
-    fn follow(&mut self, path: Path, chain: Chain) -> Result<Walked> {
+    pub(super) fn follow(&mut self, path: Path, chain: Chain) -> Result<Walked> {
         let hold = match chain {
             Chain::Loose => Hold::Loose,
             Chain::Held => Hold::Held,
@@ -339,10 +269,11 @@ impl Tx<'_, '_> {
     }
 
     /// Asks for every row that the hints suggest for a path.
-    fn want_hinted(&mut self, target: &Target<'_>) {
+    pub(crate) fn want_hinted(&mut self, target: &Target<'_>) {
         let Some(hints) = self.ctx.hints.clone() else { return };
         self.want(&root_inode());
-        let components = target.path.components();
+        let Some(path) = self.hinted_path(target.path) else { return };
+        let components = path.components();
         if components.is_empty() && target.also.stat {
             self.want(&root_stat());
         }
@@ -374,14 +305,19 @@ impl Tx<'_, '_> {
         }
     }
 
-    fn check_traverse(&self, walked: &Walked, op: DirOp) -> Result<()> {
+    /// Checks that every component but the last is a directory that the caller may search, as far as they exist.
+    pub fn check_way(&self, walked: &Walked, op: DirOp) -> Result<()> {
+        self.check_directories(walked, op, super::permission::EXECUTE)
+    }
+
+    fn check_directories(&self, walked: &Walked, op: DirOp, access: u32) -> Result<()> {
         let inner = walked.path.components().len().min(walked.nodes.len());
         for (i, node) in walked.nodes[..inner].iter().enumerate() {
             if !node.is_dir() {
                 let kind = if op == DirOp::Create { Kind::ParentNotDirectory } else { Kind::AccessControl };
                 return Err(RpcError::new(kind, format!("{} (is not a directory)", walked.path_of(i))).into());
             }
-            self.check_access(walked, i, super::permission::EXECUTE)?;
+            self.check_access(walked, i, access)?;
         }
         Ok(())
     }

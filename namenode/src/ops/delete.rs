@@ -37,7 +37,7 @@ pub fn delete(tx: &mut Tx<'_, '_>, call: &Delete) -> Result<bool> {
     let Some(node) = walked.target().cloned() else { return Ok(false) };
     let children = if node.is_dir() { tx.stat_of(&node, Hold::Loose)?.add } else { 0 };
     if children > 0 {
-        check_below(tx, &node, call.path.text())?;
+        check_below(tx, &node, &walked.path_of(walked.path.components().len()))?;
         if !call.recursive {
             let why = format!("`{} is non empty': Directory is not empty", call.path.text());
             return refuse(Kind::PathIsNotEmptyDirectory, why);
@@ -54,12 +54,9 @@ pub fn delete(tx: &mut Tx<'_, '_>, call: &Delete) -> Result<bool> {
 
 /// Sees to it that the caller may delete everything below a directory with children.
 pub fn check_below(tx: &Tx<'_, '_>, directory: &Node, path: &str) -> Result<()> {
-    let job = WalkJob::SubAccess { root: directory.id(), path: path.to_owned() };
     match &tx.ctx.walked {
         _ if tx.ctx.user.superuser => Ok(()),
-        Some(done) if matches!(&done.job, WalkJob::SubAccess { root, .. } if *root == directory.id()) => {
-            Ok(())
-        }
-        _ => Err(Halt::Needs(job)),
+        Some(done) if done.job.is_access_to(directory.id()) => Ok(()),
+        _ => Err(Halt::Needs(WalkJob::SubAccess { directory: directory.clone(), path: path.to_owned() })),
     }
 }

@@ -7,9 +7,12 @@ pub mod create;
 pub mod delete;
 pub mod format;
 pub mod lease;
+pub mod list;
+pub mod locations;
 pub mod mkdirs;
 pub mod rename;
 pub mod status;
+pub mod summary;
 pub mod write;
 
 mod entries;

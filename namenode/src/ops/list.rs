@@ -1,0 +1,299 @@
+//! list — ClientProtocol.getListing, getBatchedListing        (Java: FSDirStatAndListingOp, FSNamesystem)
+//!
+//! Held    nothing: they only read.
+//! Rows    inodes 1r a component and an entry · dir_stats 2r, and 1r a directory among the entries. Two scans of the
+//!         same partition (the root: of each of its buckets), and a count on every page but the first.
+//! Cost    warm: 1 fetch a page. The root + 1 when its entries crowd in few buckets. getBatchedListing: + 1 for each
+//!         path with more entries than the page has for each of them.
+//! Differs the entries that remain are exact up to 10 000 (below the root up to 156 in each bucket) on later pages;
+//!         beyond, fewer are told than there are. The first page's are always exact.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use trellis_metastore::change::Hold;
+use trellis_metastore::key::{MAX_KEY_BYTES, Scan, name_bytes};
+use trellis_metastore::schema::{DirStats, Inode, Inodes, Table, child_partitions};
+use trellis_metastore::tx::{Record, Stop};
+
+use super::status::FileStatus;
+use crate::engine::permission::{EXECUTE, READ};
+use crate::engine::tx::Tx;
+use crate::engine::walk::{DirOp, Node, Target, Walked};
+use crate::path::{INODES, Path, RAW, SNAPSHOT};
+use crate::refusal::{Halt, Kind, Result, RpcError, refuse};
+
+/// Paths of one batched listing (`dfs.batched.ls.limit`).
+pub const MAX_BATCHED_PATHS: usize = 100;
+/// The mode of what `/.reserved` lists.
+const RESERVED_ENTRY_MODE: u32 = 0o770;
+/// What each of the root's many buckets is first asked for: this part of a page.
+const ROOT_SHARE: u32 = 16;
+
+/// Arguments of [`get_listing`].
+#[derive(Clone, Debug)]
+pub struct GetListing {
+    /// The directory, or a file.
+    pub path: Path,
+    /// The page starts strictly after this name, which need not exist; empty = the first page. May be a path by inode
+    /// id (`/.reserved/.inodes/ID`), which stands for that inode's name.
+    pub start_after: Bytes,
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listing {
+    /// In stock's order: names compare as signed bytes.
+    pub entries: Vec<FileStatus>,
+    /// How many entries come after these; 0 = this was the last page.
+    pub remaining: u64,
+}
+
+/// Lists a directory, a page at a time; a file is its own only entry, without a name. `None` when there is nothing.
+pub fn get_listing(tx: &mut Tx<'_, '_>, call: &GetListing) -> Result<Option<Listing>> {
+    let page = tx.ctx.config.listing_page.clamp(1, Scan::MAX_ROWS);
+    want_listing(tx, &call.path, &call.start_after, page);
+    list(tx, &call.path, &call.start_after, page, page)
+}
+
+/// Arguments of [`get_batched_listing`].
+#[derive(Clone, Debug)]
+pub struct GetBatchedListing {
+    /// What to list, in this order.
+    pub paths: Vec<Path>,
+    /// Where the last answer said to go on.
+    pub cursor: Option<BatchCursor>,
+}
+
+/// Where a batched listing goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchCursor {
+    /// Which of the paths.
+    pub index: usize,
+    /// The last name that was listed in it; empty = it is done.
+    pub start_after: Bytes,
+}
+
+/// What [`get_batched_listing`] answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchedListing {
+    /// For each path listed, by its place in the call: entries, or why there are none.
+    pub listings: Vec<(usize, std::result::Result<Vec<FileStatus>, RpcError>)>,
+    /// Present when there is more.
+    pub next: Option<BatchCursor>,
+}
+
+/// Lists several paths, until a page is full.
+pub fn get_batched_listing(tx: &mut Tx<'_, '_>, call: &GetBatchedListing) -> Result<BatchedListing> {
+    let count = call.paths.len();
+    if count > MAX_BATCHED_PATHS {
+        let why = format!("Too many source paths ({count} > {MAX_BATCHED_PATHS})");
+        return refuse(Kind::IllegalArgument, why);
+    }
+    let page = tx.ctx.config.listing_page.clamp(1, Scan::MAX_ROWS);
+    let share = (page / count.max(1) as u32).max(1);
+    let (first, mut after) = match &call.cursor {
+        None => (0, Bytes::new()),
+        Some(cursor) if cursor.start_after.is_empty() => (cursor.index.saturating_add(1), Bytes::new()),
+        Some(cursor) => (cursor.index, cursor.start_after.clone()),
+    };
+    for (i, path) in call.paths.iter().enumerate().skip(first) {
+        let from = if i == first { &after[..] } else { &[] };
+        want_listing(tx, path, from, share);
+    }
+    let (mut listings, mut listed) = (Vec::new(), 0);
+    for (i, path) in call.paths.iter().enumerate().skip(first) {
+        let listing = match list(tx, path, &std::mem::take(&mut after), share, page) {
+            Ok(Some(listing)) => Ok(listing),
+            Ok(None) => {
+                Err(RpcError::new(Kind::FileNotFound, format!("Path {} does not exist", path.text())))
+            }
+            Err(Halt::Refused(error)) => Err(error),
+            Err(halt) => return Err(halt),
+        };
+        listed += listing.as_ref().map_or(0, |listing| listing.entries.len());
+        let more = i + 1 < count || listing.as_ref().is_ok_and(|listing| listing.remaining > 0);
+        let last = listing.as_ref().ok().and_then(|listing| listing.entries.last());
+        let next =
+            BatchCursor { index: i, start_after: last.map(|entry| entry.name.clone()).unwrap_or_default() };
+        listings.push((i, listing.map(|listing| listing.entries)));
+        if listed >= page as usize {
+            return Ok(BatchedListing { listings, next: more.then_some(next) });
+        }
+    }
+    Ok(BatchedListing { listings, next: None })
+}
+
+/// Asks for all that a listing will need, as far as the hints know.
+fn want_listing(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32) {
+    tx.want_hinted(&Target::new(path, DirOp::Read).with_stat());
+    let Some(id) = tx.hinted_id(path) else { return };
+    for scan in Scans::of(id, after, first_cap).all() {
+        tx.want_scan(&scan);
+    }
+}
+
+/// Lists one path. Each partition is first asked for at most `first_cap` entries.
+fn list(
+    tx: &mut Tx<'_, '_>,
+    path: &Path,
+    after: &[u8],
+    first_cap: u32,
+    page: u32,
+) -> Result<Option<Listing>> {
+    let walked = tx.walk_one(Target::new(path, DirOp::Read).with_stat())?;
+    let after = match after {
+        [b'/', ..] => name_of_start(tx, after)?,
+        name => Bytes::copy_from_slice(name),
+    };
+    let depth = walked.path.components().len();
+    if walked.target().is_some_and(Node::is_dir) {
+        tx.check_access(&walked, depth, READ | EXECUTE)?;
+    }
+    if path.is_exactly_reserved() {
+        return Ok(Some(reserved(tx)));
+    }
+    if walked.path.components().last().is_some_and(|name| name.as_ref() == SNAPSHOT) {
+        return refuse_snapshots(&walked);
+    }
+    let Some(node) = walked.target() else { return Ok(None) };
+    if !node.is_dir() {
+        let entries = vec![FileStatus::of(tx, node, Bytes::new())?];
+        return Ok(Some(Listing { entries, remaining: 0 }));
+    }
+    list_directory(tx, node, &after, first_cap, page).map(Some)
+}
+
+/// The name that a start given as a path stands for.
+fn name_of_start(tx: &mut Tx<'_, '_>, start: &[u8]) -> Result<Bytes> {
+    let text = String::from_utf8_lossy(start).into_owned();
+    let path = Path::parse(&text)?;
+    if !path.is_reserved() || path.components().len() < 2 {
+        return Ok(Bytes::copy_from_slice(start));
+    }
+    match tx.walk_unchecked(Target::new(&path, DirOp::Read)) {
+        Ok(walked) => Ok(walked.path.name()),
+        Err(Halt::Refused(_)) => refuse(Kind::StartAfterNotFound, format!("Can't find startAfter {text}")),
+        Err(halt) => Err(halt),
+    }
+}
+
+fn reserved(tx: &Tx<'_, '_>) -> Listing {
+    let group = &tx.ctx.config.supergroup;
+    let entry = |name| FileStatus::unreal(name, RESERVED_ENTRY_MODE, group.clone(), 0);
+    Listing { entries: vec![entry(INODES), entry(RAW)], remaining: 0 }
+}
+
+/// No directory has snapshots.
+fn refuse_snapshots<T>(walked: &Walked) -> Result<T> {
+    let above = walked.path_of(walked.path.components().len() - 1);
+    match walked.parent() {
+        None => refuse(Kind::FileNotFound, format!("Directory does not exist: {above}")),
+        Some(_) => refuse(Kind::Snapshot, format!("Directory is not a snapshottable directory: {above}")),
+    }
+}
+
+/// The scans of one page, one of each kind in every partition of the directory's children.
+struct Scans {
+    entries: Vec<Scan>,
+    stats: Vec<Scan>,
+    /// Entries past the cursor; none on the first page, whose directory knows its children.
+    counts: Vec<Scan>,
+}
+
+impl Scans {
+    fn of(directory: u64, after: &[u8], cap: u32) -> Scans {
+        let partitions: Vec<u64> = child_partitions(directory).collect();
+        let spread = partitions.len() as u32;
+        let cap = if spread > 1 { (cap / ROOT_SHARE).max(1) } else { cap };
+        // No name is as long as a key: what is cut off a longer cursor decides nothing.
+        let after = (!after.is_empty()).then(|| name_bytes(&after[..after.len().min(MAX_KEY_BYTES)]));
+        let scans = |table, limit| -> Vec<Scan> {
+            let scan = |partition: &u64| match &after {
+                Some(after) => Scan::of(table, *partition, limit).after(after),
+                None => Scan::of(table, *partition, limit),
+            };
+            partitions.iter().map(scan).collect()
+        };
+        let counts = match after.is_some() {
+            true => scans(Inodes::ID, Scan::MAX_COUNT / spread).into_iter().map(Scan::count).collect(),
+            false => Vec::new(),
+        };
+        Scans { entries: scans(Inodes::ID, cap), stats: scans(DirStats::ID, cap), counts }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Scan> {
+        let Scans { entries, stats, counts } = self;
+        entries.iter().chain(stats).chain(counts).cloned().collect::<Vec<_>>().into_iter()
+    }
+}
+
+type Row = (Vec<u8>, Record<Inodes>);
+
+fn list_directory(
+    tx: &mut Tx<'_, '_>,
+    directory: &Node,
+    after: &[u8],
+    first_cap: u32,
+    page: u32,
+) -> Result<Listing> {
+    let mut scans = Scans::of(directory.id(), after, first_cap);
+    scans.all().for_each(|scan| tx.want_scan(&scan));
+    let mut rows: Vec<Vec<Row>> = tx.scan_all::<Inodes>(&scans.entries)?;
+    if !is_enough(&scans.entries, &rows, page) {
+        for (i, found) in rows.iter().enumerate() {
+            if found.len() >= scans.entries[i].limit as usize {
+                scans.entries[i].limit = page;
+                scans.stats[i].limit = page;
+            }
+        }
+        scans.all().for_each(|scan| tx.want_scan(&scan));
+        rows = tx.scan_all::<Inodes>(&scans.entries)?;
+    }
+    let stats = tx.scan_all::<DirStats>(&scans.stats)?;
+    let past_cursor = match scans.counts.is_empty() {
+        true => u64::try_from(tx.stat_of(directory, Hold::Loose)?.add).unwrap_or_default(),
+        false => tx.count_all(&scans.counts)?.iter().sum(),
+    };
+    let stats: HashMap<Vec<u8>, Record<DirStats>> = stats.into_iter().flatten().collect();
+    let end = known_end(&scans.entries, &rows).map(<[u8]>::to_vec);
+    let mut page_rows: Vec<Row> =
+        rows.into_iter().flatten().filter(|(key, _)| end.as_ref().is_none_or(|end| key <= end)).collect();
+    page_rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+    page_rows.truncate(page as usize);
+    let entries = page_rows
+        .into_iter()
+        .map(|(key, row)| entry(&key, row.value, &stats))
+        .collect::<Result<Vec<FileStatus>>>()?;
+    let remaining = match entries.len() < page as usize {
+        true => 0,
+        false => past_cursor.saturating_sub(entries.len() as u64),
+    };
+    Ok(Listing { entries, remaining })
+}
+
+/// The last key up to which all entries are at hand; `None` = all of them are. Scans that came back full may have more.
+fn known_end<'r>(scans: &[Scan], rows: &'r [Vec<Row>]) -> Option<&'r [u8]> {
+    let full = scans.iter().zip(rows).filter(|(scan, rows)| rows.len() >= scan.limit as usize);
+    full.filter_map(|(_, rows)| rows.last().map(|(key, _)| key.as_slice())).min()
+}
+
+/// Whether a page can be made of these rows.
+fn is_enough(scans: &[Scan], rows: &[Vec<Row>], page: u32) -> bool {
+    let Some(end) = known_end(scans, rows) else { return true };
+    rows.iter().flatten().filter(|(key, _)| key.as_slice() <= end).count() >= page as usize
+}
+
+/// One entry. A directory whose counters are another's or absent was read at another age: again, over fresh rows.
+fn entry(key: &[u8], inode: Inode, stats: &HashMap<Vec<u8>, Record<DirStats>>) -> Result<FileStatus> {
+    let name = Bytes::copy_from_slice(&name_bytes(key));
+    if !inode.is_dir() {
+        return Ok(FileStatus { name, mtime_ms: inode.mtime_ms, children: 0, inode });
+    }
+    match stats.get(key) {
+        Some(stat) if stat.value.id == inode.id => {
+            Ok(FileStatus { name, mtime_ms: stat.max, children: stat.add, inode })
+        }
+        _ => Err(Stop::Miss.into()),
+    }
+}
