@@ -9,14 +9,14 @@ pub enum WalkJob {
     /// directories ignored, sticky directories honoured).
     SubAccess {
         /// The directory.
-        directory: Node,
+        directory: Box<Node>,
         /// Its path, for messages.
         path: String,
     },
     /// Counts below a directory (stock: `getContentSummary`; needs read and execute all the way).
     Summary {
         /// The directory.
-        directory: Node,
+        directory: Box<Node>,
         /// Its path, for messages.
         path: String,
         /// Whether the entries of sticky directories must be the caller's, as for a deletion.

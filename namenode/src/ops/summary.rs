@@ -53,7 +53,7 @@ fn summary(tx: &mut Tx<'_, '_>, path: &Path, sticky: bool, what: &str) -> Result
     tx.check_access(&walked, depth, READ | EXECUTE)?;
     match &tx.ctx.walked {
         Some(done) if done.job.is_summary_of(node.id(), sticky) => Ok(done.summary),
-        _ => Err(Halt::Needs(WalkJob::Summary { directory: node.clone(), path: shown, sticky })),
+        _ => Err(Halt::Needs(WalkJob::Summary { directory: Box::new(node.clone()), path: shown, sticky })),
     }
 }
 
