@@ -57,6 +57,9 @@ pub fn check_below(tx: &Tx<'_, '_>, directory: &Node, path: &str) -> Result<()> 
     match &tx.ctx.walked {
         _ if tx.ctx.user.superuser => Ok(()),
         Some(done) if done.job.is_access_to(directory.id()) => Ok(()),
-        _ => Err(Halt::Needs(WalkJob::SubAccess { directory: Box::new(directory.clone()), path: path.to_owned() })),
+        _ => Err(Halt::Needs(WalkJob::SubAccess {
+            directory: Box::new(directory.clone()),
+            path: path.to_owned(),
+        })),
     }
 }

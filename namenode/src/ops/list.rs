@@ -294,6 +294,6 @@ fn entry(key: &[u8], inode: Inode, stats: &HashMap<Vec<u8>, Record<DirStats>>) -
         Some(stat) if stat.value.id == inode.id => {
             Ok(FileStatus { name, mtime_ms: stat.max, children: stat.add, inode })
         }
-        _ => Err(Stop::Miss.into()),
+        _ => Err(Stop::Stale.into()),
     }
 }
