@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::hadoop::tail;
+use crate::hadoop::{stdout_of, tail};
 
 /// How long `trellis up` may take to serve, and to stop.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -120,6 +120,13 @@ impl Cluster {
             }
             sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Runs `trellis store check` on the embedded store of a stopped cluster.
+    pub fn check_store(&self) -> Result<()> {
+        let url = format!("lmdb:{}", self.data.join("store").display());
+        let output = Command::new(binary()?).args(["store", "check", "--store", &url]).output()?;
+        stdout_of("trellis store check", &output).map(drop)
     }
 
     /// The end of what the cluster wrote to stderr.

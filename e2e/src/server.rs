@@ -1,6 +1,7 @@
 //! What a test talks to: namenodes at addresses, and a client configuration for the first of them.
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
 
 use crate::cluster::{Cluster, Options};
 use crate::hadoop::Hadoop;
@@ -15,12 +16,12 @@ pub fn target_is_stock() -> bool {
 pub struct Server {
     addresses: Vec<String>,
     hadoop: Hadoop,
-    _processes: Processes,
+    processes: Processes,
 }
 
 enum Processes {
-    Trellis { _cluster: Cluster, _conf: tempfile::TempDir },
-    Stock { _stock: Stock },
+    Trellis { cluster: Cluster, _conf: tempfile::TempDir },
+    Stock(Stock),
 }
 
 impl Server {
@@ -34,14 +35,18 @@ impl Server {
             return Ok(Server {
                 addresses: vec![stock.address(); namenodes],
                 hadoop,
-                _processes: Processes::Stock { _stock: stock },
+                processes: Processes::Stock(stock),
             });
         }
-        let cluster = Cluster::start(&Options { namenodes, ..Options::default() })?;
+        let cluster = Cluster::start(&Options {
+            namenodes,
+            arguments: vec!["--restart".to_owned()],
+            ..Options::default()
+        })?;
         let conf = tempfile::tempdir().context("making a folder for the client's configuration")?;
         let hadoop = Hadoop::configure(conf.path(), cluster.ports()[0], 0, &[])?;
         let addresses = cluster.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        Ok(Server { addresses, hadoop, _processes: Processes::Trellis { _cluster: cluster, _conf: conf } })
+        Ok(Server { addresses, hadoop, processes: Processes::Trellis { cluster, _conf: conf } })
     }
 
     /// `hdfs://HOST:PORT` of each namenode.
@@ -52,6 +57,25 @@ impl Server {
     /// The RPC port of the first namenode.
     pub fn port(&self) -> &str {
         self.addresses[0].rsplit(':').next().unwrap_or_default()
+    }
+
+    /// Ends namenode `index` with SIGKILL; it is started again over the same store.
+    pub fn kill_namenode(&mut self, index: usize) -> Result<()> {
+        match &mut self.processes {
+            Processes::Trellis { cluster, .. } => cluster.signal_namenode(index, Signal::SIGKILL),
+            Processes::Stock(stock) => stock.kill_namenode(),
+        }
+    }
+
+    /// Stops a Trellis cluster and checks the rows it leaves. The stock NameNode has no such check.
+    pub fn stop_and_check(self) -> Result<()> {
+        match self.processes {
+            Processes::Trellis { mut cluster, .. } => {
+                cluster.stop()?;
+                cluster.check_store()
+            }
+            Processes::Stock(_) => Ok(()),
+        }
     }
 
     /// The stock programs, set up for the first namenode.

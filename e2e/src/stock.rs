@@ -18,6 +18,7 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 pub struct Stock {
     port: u16,
     servers: Vec<Child>,
+    hadoop: Hadoop,
     dir: tempfile::TempDir,
 }
 
@@ -31,16 +32,14 @@ impl Stock {
         let format =
             hadoop.command(&["namenode", "-format", "-nonInteractive", "-clusterid", "CID-test"]).output()?;
         stdout_of("namenode -format", &format)?;
-        let mut stock = Stock { port, servers: Vec::new(), dir };
-        stock.spawn("namenode", hadoop.command(&["namenode"]))?;
-        stock
-            .wait("the NameNode's port", |stock| Ok(TcpStream::connect(("127.0.0.1", stock.port)).is_ok()))?;
+        let mut stock = Stock { port, servers: Vec::new(), hadoop, dir };
+        stock.start_namenode()?;
         if datanode {
-            stock.spawn("datanode", hadoop.command(&["datanode"]))?;
-            stock.wait("a live DataNode", |_| {
-                let report =
-                    stdout_of("dfsadmin -report", &hadoop.command(&["dfsadmin", "-report"]).output()?)?;
-                Ok(report.contains("Live datanodes (1)"))
+            let command = stock.hadoop.command(&["datanode"]);
+            stock.spawn("datanode", command)?;
+            stock.wait("a live DataNode", |stock| {
+                let report = stock.hadoop.command(&["dfsadmin", "-report"]).output()?;
+                Ok(stdout_of("dfsadmin -report", &report)?.contains("Live datanodes (1)"))
             })?;
         }
         Ok(stock)
@@ -54,6 +53,27 @@ impl Stock {
     /// A client's configuration for it.
     pub fn client(&self) -> Result<Hadoop> {
         Hadoop::configure(&self.dir.path().join("client"), self.port, 0, &[])
+    }
+
+    /// The NameNode's process.
+    pub fn namenode_pid(&self) -> u32 {
+        self.servers.first().map_or(0, Child::id)
+    }
+
+    /// Ends the NameNode with SIGKILL and starts it again over the same state.
+    pub fn kill_namenode(&mut self) -> Result<()> {
+        let mut old = self.servers.remove(0);
+        let _ = old.kill(); // it may have died of itself
+        old.wait()?;
+        self.start_namenode()?;
+        self.servers.rotate_right(1);
+        Ok(())
+    }
+
+    fn start_namenode(&mut self) -> Result<()> {
+        let command = self.hadoop.command(&["namenode"]);
+        self.spawn("namenode", command)?;
+        self.wait("the NameNode's port", |stock| Ok(TcpStream::connect(("127.0.0.1", stock.port)).is_ok()))
     }
 
     fn spawn(&mut self, name: &str, mut command: Command) -> Result<()> {

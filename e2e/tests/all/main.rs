@@ -4,6 +4,7 @@
 //! that need them are listed as ignored, with the reason.
 
 mod contract;
+mod crash;
 mod recorded;
 
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ fn main() -> ExitCode {
         ("who_may::two_namenodes", || recorded::who_may(2)),
         ("errors", recorded::errors),
         ("nnbench", recorded::nnbench),
+        ("crash::one_namenode", || crash::crash(1)),
+        ("crash::three_namenodes", || crash::crash(3)),
         ("contract", contract::contract),
     ];
     let python: &[(&'static str, Test)] = &[("wire", recorded::wire), ("fields", recorded::fields)];
