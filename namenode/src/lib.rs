@@ -3,6 +3,7 @@
 //! - [`ops`]: the operations, one file per family
 //! - [`engine`]: runs them: path walk, permissions, groups, retry cache, membership
 //! - [`membership`]: which namenodes live, who leads
+//! - [`store`]: a store as a whole: made ready, looked at
 //! - [`path`], [`user`], [`policy`], [`config`], [`refusal`]: what they speak of
 
 pub mod config;
@@ -12,4 +13,5 @@ pub mod ops;
 pub mod path;
 pub mod policy;
 pub mod refusal;
+pub mod store;
 pub mod user;
