@@ -1,0 +1,233 @@
+//! A call over several namenodes: stays with one, goes on to the next when it must, loses no call and sends none
+//! twice that must not be.
+//!
+//! | what happened | then |
+//! |---|---|
+//! | nothing was sent: refused, unreachable, closed before | the next namenode |
+//! | the call was sent and no answer came | the next namenode, if [`Repeat`] allows it; else it fails |
+//! | an exception | by the last column but one of [`trellis_proto::exception::TABLE`] |
+//!
+//! As stock's `FailoverOnNetworkExceptionRetry` does it, but for a connection that is closed after a call was sent:
+//! stock sends every call again then, we only those that may be. Every send of a call has the same client and call
+//! id, so that the retry cache, which all namenodes share, knows it again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use prost::Message;
+use tokio::time::{self, Instant};
+use trellis_proto::exception::Retry;
+use trellis_proto::methods::Rpc;
+use trellis_proto::presence::Checked;
+use trellis_proto::rpc::CallId;
+
+use crate::config::RetryPolicy;
+use crate::connection::Identity;
+use crate::error::{Error, Fault, Result};
+use crate::namenode::{Namenode, decode};
+use crate::semantics::Repeat;
+
+/// The namenodes of one file system, and which of them is asked.
+#[derive(Debug)]
+pub(crate) struct Failover {
+    route: Mutex<Route>,
+    identity: Arc<Identity>,
+    policy: RetryPolicy,
+    failovers: AtomicU64,
+    resends: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Route {
+    /// Never empty.
+    namenodes: Vec<Namenode>,
+    /// Position of the one that is asked.
+    current: usize,
+}
+
+/// Attempts of one call so far.
+#[derive(Debug, Default)]
+struct Tries {
+    sends: u32,
+    failovers: u32,
+    retries: u32,
+}
+
+/// What follows a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    GiveUp,
+    SameLater,
+    Another,
+}
+
+impl Step {
+    fn after(fault: &Fault, repeat: Repeat) -> Step {
+        match fault {
+            Fault::NotSent(_) => Step::Another,
+            Fault::Lost(_) if repeat.is_safe() => Step::Another,
+            Fault::Lost(_) | Fault::Unusable(_) => Step::GiveUp,
+            Fault::Exception(error) => match error.kind.retry() {
+                Retry::Never => Step::GiveUp,
+                Retry::SameLater => Step::SameLater,
+                Retry::Another => Step::Another,
+            },
+        }
+    }
+}
+
+impl Failover {
+    /// `first` is the position of the namenode to begin with.
+    pub fn new(namenodes: Vec<Namenode>, first: usize, identity: Arc<Identity>, policy: RetryPolicy) -> Self {
+        let current = if first < namenodes.len() { first } else { 0 };
+        Self {
+            route: Mutex::new(Route { namenodes, current }),
+            identity,
+            policy,
+            failovers: AtomicU64::new(0),
+            resends: AtomicU64::new(0),
+        }
+    }
+
+    pub fn namenodes(&self) -> Vec<Namenode> {
+        self.lock().namenodes.clone()
+    }
+
+    /// How often the client went over to another namenode, and how often a call was sent again.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.failovers.load(Ordering::Relaxed), self.resends.load(Ordering::Relaxed))
+    }
+
+    /// Calls a method until it is answered, or nothing more can be done.
+    pub async fn call<Request: Message, Response: Checked>(
+        &self,
+        rpc: &Rpc<Request, Response>,
+        request: &Request,
+    ) -> Result<Response> {
+        let mut id = CallId {
+            call_id: self.identity.next_call_id(),
+            retry_count: 0,
+            client_id: self.identity.client_id.clone(),
+        };
+        let mut namenode = self.current();
+        let fault = match namenode.send(rpc, &id, request).await {
+            Ok(bytes) => return decoded(rpc, bytes, &namenode, 1),
+            Err(fault) => fault,
+        };
+        // From here on it may be slow.
+        let begun = Instant::now();
+        let mut tries = Tries { sends: 1, ..Tries::default() };
+        let mut fault = fault;
+        loop {
+            let step = Step::after(&fault, Repeat::of(rpc.service, rpc.name));
+            let Some(wait) = self.wait_before(step, &mut tries, begun) else {
+                return Err(Error::new(rpc.name, namenode.address().to_string(), tries.sends, fault));
+            };
+            tracing::debug!(method = rpc.name, ?namenode, %fault, ?step, ?wait, "call failed, trying again");
+            if step == Step::Another {
+                self.leave(&namenode);
+            }
+            if !wait.is_zero() {
+                time::sleep(wait).await;
+            }
+            namenode = self.current();
+            id.retry_count += 1;
+            tries.sends += 1;
+            self.resends.fetch_add(1, Ordering::Relaxed);
+            match namenode.send(rpc, &id, request).await {
+                Ok(bytes) => return decoded(rpc, bytes, &namenode, tries.sends),
+                Err(new) => fault = new,
+            }
+        }
+    }
+
+    fn current(&self) -> Namenode {
+        let route = self.lock();
+        // `current` is always in range; the first is there as well.
+        route.namenodes.get(route.current).unwrap_or(&route.namenodes[0]).clone()
+    }
+
+    /// Goes on to the next namenode, unless another call has done so already.
+    fn leave(&self, failed: &Namenode) {
+        let mut route = self.lock();
+        let still = route.namenodes.get(route.current).is_some_and(|current| current.is(failed));
+        if still && route.namenodes.len() > 1 {
+            route.current = (route.current + 1) % route.namenodes.len();
+            self.failovers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How long to wait before the next attempt; None: enough.
+    fn wait_before(&self, step: Step, tries: &mut Tries, begun: Instant) -> Option<Duration> {
+        let policy = &self.policy;
+        let (count, limit, free) = match step {
+            Step::GiveUp => return None,
+            Step::SameLater => (&mut tries.retries, policy.max_retries, 0),
+            // The others are asked at once.
+            Step::Another => (&mut tries.failovers, policy.max_failovers, self.lock().namenodes.len() - 1),
+        };
+        if *count >= limit {
+            return None;
+        }
+        let doublings = (*count as usize).checked_sub(free);
+        *count += 1;
+        let wait = doublings.map_or(Duration::ZERO, |n| jittered(policy, n));
+        (begun.elapsed() + wait <= policy.give_up_after).then_some(wait)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Route> {
+        self.route.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Between half and all of the base, doubled `doublings` times, or of the longest wait.
+fn jittered(policy: &RetryPolicy, doublings: usize) -> Duration {
+    let factor = 1u32 << doublings.min(20);
+    let whole = policy.backoff_base.saturating_mul(factor).min(policy.backoff_max);
+    whole.mul_f64(rand::random_range(0.5..=1.0))
+}
+
+fn decoded<Request, Response: Checked>(
+    rpc: &Rpc<Request, Response>,
+    bytes: bytes::Bytes,
+    namenode: &Namenode,
+    sends: u32,
+) -> Result<Response> {
+    decode(rpc, bytes).map_err(|fault| Error::new(rpc.name, namenode.address().to_string(), sends, fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trellis_proto::exception::{Kind, RpcError};
+
+    #[test]
+    fn what_follows_what() {
+        let exception = |kind| Fault::Exception(RpcError::new(kind, ""));
+        let (lost, not_sent) = (Fault::Lost("".into()), Fault::NotSent("".into()));
+        for (fault, repeat, want) in [
+            (&not_sent, Repeat::Never, Step::Another),
+            (&lost, Repeat::Never, Step::GiveUp),
+            (&lost, Repeat::ReadOnly, Step::Another),
+            (&lost, Repeat::Idempotent, Step::Another),
+            (&lost, Repeat::AtMostOnce, Step::Another),
+            (&Fault::Unusable(String::new()), Repeat::ReadOnly, Step::GiveUp),
+            (&exception(Kind::Standby), Repeat::Never, Step::Another),
+            (&exception(Kind::Retriable), Repeat::Never, Step::SameLater),
+            (&exception(Kind::AccessControl), Repeat::ReadOnly, Step::GiveUp),
+            (&exception(Kind::SafeMode), Repeat::ReadOnly, Step::GiveUp),
+        ] {
+            assert_eq!(Step::after(fault, repeat), want, "{fault:?} {repeat:?}");
+        }
+    }
+
+    #[test]
+    fn waits_grow_to_a_limit() {
+        let policy = RetryPolicy::default();
+        for (n, whole) in [(0, 500), (1, 1000), (4, 8000), (5, 15000), (64, 15000)] {
+            let wait = jittered(&policy, n).as_millis() as u64;
+            assert!((whole / 2..=whole).contains(&wait), "{n}: {wait}");
+        }
+    }
+}

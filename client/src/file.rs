@@ -1,0 +1,157 @@
+//! Files that are being written: create, complete, leases. The contents come later.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tokio::time::{self, Instant};
+use trellis_proto::exception::Kind;
+use trellis_proto::hdfs;
+use trellis_proto::hdfs::client_namenode_protocol as rpc;
+
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::lease::Held;
+use crate::types::{Block, CreateOptions, FileStatus, ServerDefaults};
+
+/// How long the namenode's suggestions are believed.
+const DEFAULTS_VALID: Duration = Duration::from_secs(3600);
+/// `complete` is asked this often, with a wait that doubles from the first (stock's
+/// `dfs.client.block.write.locateFollowingBlock.*`).
+const COMPLETE_TRIES: u32 = 6;
+const COMPLETE_FIRST_WAIT: Duration = Duration::from_millis(400);
+
+/// A file that this client has open for writing. Its lease is renewed until this is closed or dropped; dropped
+/// without [`OpenFile::close`], the file stays open on the namenode until the lease runs out there.
+#[derive(Debug)]
+pub struct OpenFile {
+    client: Client,
+    path: String,
+    status: FileStatus,
+    _lease: Held,
+}
+
+impl OpenFile {
+    /// As it was when it was opened.
+    pub fn status(&self) -> &FileStatus {
+        &self.status
+    }
+
+    /// The path that it was opened under; a rename does not matter to later calls, which go by file id.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Closes the file. `last` is its last block with its final length; None for an empty file. Asks again while the
+    /// namenode has not heard of enough copies of that block.
+    pub async fn close(self, last: Option<&Block>) -> Result<()> {
+        let mut wait = COMPLETE_FIRST_WAIT;
+        for tries in 1..=COMPLETE_TRIES {
+            if self.client.complete(&self.path, self.status.file_id, last).await? {
+                return Ok(());
+            }
+            if tries < COMPLETE_TRIES {
+                time::sleep(wait).await;
+                wait *= 2;
+            }
+        }
+        let text = format!(
+            "Unable to close file {} because the last block does not have enough number of replicas: are enough \
+             datanodes alive?",
+            self.path
+        );
+        Err(Error::local("complete", &self.path, Kind::Io, text))
+    }
+}
+
+impl Client {
+    /// Makes a file and opens it for writing. The umask is taken off the permission.
+    pub async fn create(&self, path: &str, options: &CreateOptions) -> Result<OpenFile> {
+        // Before the call, so that the lease is renewed however long that takes.
+        let lease = self.hold_lease();
+        let status = self.create_call(path, options).await?;
+        Ok(OpenFile { client: self.clone(), path: path.to_owned(), status, _lease: lease })
+    }
+
+    /// Makes an empty file: create and complete.
+    pub async fn create_empty(&self, path: &str, options: &CreateOptions) -> Result<FileStatus> {
+        let status = self.create_call(path, options).await?;
+        if self.complete(path, status.file_id, None).await? {
+            return Ok(status);
+        }
+        let text = format!("{path} was created, but the namenode does not close it");
+        Err(Error::local("complete", path, Kind::Io, text))
+    }
+
+    async fn create_call(&self, path: &str, options: &CreateOptions) -> Result<FileStatus> {
+        let (replication, block_size) = match (options.replication, options.block_size) {
+            (Some(replication), Some(block_size)) => (replication, block_size),
+            (replication, block_size) => {
+                let defaults = self.get_server_defaults().await.map_err(|error| error.on(path))?;
+                (replication.unwrap_or(defaults.replication), block_size.unwrap_or(defaults.block_size))
+            }
+        };
+        let overwrite = if options.overwrite { hdfs::CreateFlagProto::Overwrite as u32 } else { 0 };
+        let (masked, unmasked) = self.masked(options.permission);
+        let request = hdfs::CreateRequestProto {
+            src: path.to_owned(),
+            masked,
+            client_name: self.0.name.clone(),
+            create_flag: hdfs::CreateFlagProto::Create as u32 | overwrite,
+            create_parent: options.create_parent,
+            replication: replication.into(),
+            block_size,
+            unmasked: Some(unmasked),
+            ..Default::default()
+        };
+        match self.call_on(path, &rpc::CREATE, &request).await?.fs {
+            Some(status) => Ok(status.into()),
+            None => Err(Error::local("create", path, Kind::Io, "the namenode did not say what it created")),
+        }
+    }
+
+    /// Closes a file whose last block is `last`; false: that block has too few copies yet, ask again. True again if
+    /// it was closed already with the same last block.
+    pub async fn complete(&self, path: &str, file_id: u64, last: Option<&Block>) -> Result<bool> {
+        let request = hdfs::CompleteRequestProto {
+            src: path.to_owned(),
+            client_name: self.0.name.clone(),
+            last: last.map(hdfs::ExtendedBlockProto::from),
+            file_id: Some(file_id),
+        };
+        Ok(self.call_on(path, &rpc::COMPLETE, &request).await?.result)
+    }
+
+    /// Renews the lease of all files that this client has open. Runs by itself while there are any.
+    pub async fn renew_lease(&self) -> Result<()> {
+        let request =
+            hdfs::RenewLeaseRequestProto { client_name: self.0.name.clone(), namespaces: Vec::new() };
+        self.call(&rpc::RENEW_LEASE, &request).await.map(drop)
+    }
+
+    /// Takes the lease off whoever has the file open; true: it is closed now, false: ask again later.
+    pub async fn recover_lease(&self, path: &str) -> Result<bool> {
+        let request =
+            hdfs::RecoverLeaseRequestProto { src: path.to_owned(), client_name: self.0.name.clone() };
+        Ok(self.call_on(path, &rpc::RECOVER_LEASE, &request).await?.result)
+    }
+
+    /// Whether nobody has the file open for writing.
+    pub async fn is_file_closed(&self, path: &str) -> Result<bool> {
+        let request = hdfs::IsFileClosedRequestProto { src: path.to_owned() };
+        Ok(self.call_on(path, &rpc::IS_FILE_CLOSED, &request).await?.result)
+    }
+
+    /// What the namenode suggests for new files; asked for once an hour.
+    pub async fn get_server_defaults(&self) -> Result<ServerDefaults> {
+        let known = *self.0.defaults.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((asked_at, defaults)) = known
+            && asked_at.elapsed() < DEFAULTS_VALID
+        {
+            return Ok(defaults);
+        }
+        let response = self.call(&rpc::GET_SERVER_DEFAULTS, &hdfs::GetServerDefaultsRequestProto {}).await?;
+        let defaults = ServerDefaults::from(response.server_defaults);
+        *self.0.defaults.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), defaults));
+        Ok(defaults)
+    }
+}
