@@ -2,12 +2,16 @@
 //!
 //! - [`ops`]: the operations, one file per family
 //! - [`engine`]: runs them: path walk, permissions, groups, retry cache, membership
+//! - [`check`]: whether the rows of a store fit together
+//! - [`jobs`]: what a namenode does unasked: reaping, lease expiry, sweeps
 //! - [`membership`]: which namenodes live, who leads
 //! - [`store`]: a store as a whole: made ready, looked at
 //! - [`path`], [`user`], [`policy`], [`config`], [`refusal`]: what they speak of
 
+pub mod check;
 pub mod config;
 pub mod engine;
+pub mod jobs;
 pub mod membership;
 pub mod ops;
 pub mod path;

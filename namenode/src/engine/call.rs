@@ -51,6 +51,8 @@ pub(super) struct Pending<A> {
     pub deadline: Instant,
     pub walks: u32,
     pub last: Option<Result<A>>,
+    /// Whether the last run moved something under the hidden parent.
+    pub detached: bool,
 }
 
 /// Runs an operation once; what it came to, but for stops, is a result in itself.
@@ -59,9 +61,19 @@ pub(super) fn run_once<A>(
     ctx: &Ctx,
     op: &mut dyn FnMut(&mut Tx<'_, '_>) -> Result<A>,
 ) -> std::result::Result<Result<A>, Stop> {
-    match op(&mut Tx::new(rows, ctx)) {
+    run_noting(rows, ctx, op).map(|(result, _)| result)
+}
+
+/// The same; also tells whether the run left something to the reaper.
+fn run_noting<A>(
+    rows: &mut RowTx<'_>,
+    ctx: &Ctx,
+    op: &mut dyn FnMut(&mut Tx<'_, '_>) -> Result<A>,
+) -> std::result::Result<(Result<A>, bool), Stop> {
+    let mut tx = Tx::new(rows, ctx);
+    match op(&mut tx) {
         Err(Halt::Stop(stop)) => Err(stop),
-        result => Ok(result),
+        result => Ok((result, tx.detached)),
     }
 }
 
@@ -104,7 +116,8 @@ impl<A: Send + 'static> Work for Pending<A> {
                 Err(fault) => return Err(fault),
             }
         }
-        let result = run_once(rows, &self.ctx, &mut self.op)?;
+        let (result, detached) = run_noting(rows, &self.ctx, &mut self.op)?;
+        self.detached = detached;
         let counts = matches!(result, Ok(_) | Err(Halt::RefusedAfter(_)));
         let ran = if counts && self.writes { Ran::Done } else { Ran::Refused };
         if let (Ok(answer), Some(key), Some(codec)) = (&result, &key, &self.codec) {
@@ -117,7 +130,12 @@ impl<A: Send + 'static> Work for Pending<A> {
     fn finish(mut self: Box<Self>, end: End) {
         let result = match end {
             End::Answered => match self.last.take() {
-                Some(Ok(answer)) => Ok(answer),
+                Some(Ok(answer)) => {
+                    if self.detached {
+                        self.engine.detached.notify_one();
+                    }
+                    Ok(answer)
+                }
                 Some(Err(Halt::Refused(error) | Halt::RefusedAfter(error))) => Err(error),
                 Some(Err(Halt::Needs(job))) => return walk_then_again(self, job),
                 Some(Err(Halt::Stop(_))) | None => {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use prost::Message;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{FIRST_FREE_ID, Setting, setting};
@@ -53,6 +53,8 @@ pub struct Engine {
     /// Identity of calls that come without one (HTTP, jobs): this namenode's incarnation, and a counter.
     own_client: [u8; 16],
     own_calls: AtomicI64,
+    /// Rung after something came under the hidden parent.
+    detached: Notify,
 }
 
 impl Engine {
@@ -76,6 +78,7 @@ impl Engine {
             clock,
             own_client,
             own_calls: AtomicI64::new(0),
+            detached: Notify::new(),
         })
     }
 
@@ -92,6 +95,11 @@ impl Engine {
     /// The backend.
     pub fn backend(&self) -> &Backend {
         &self.backend
+    }
+
+    /// Rings whenever an operation of this namenode left something to the reaper.
+    pub fn detached(&self) -> &Notify {
+        &self.detached
     }
 
     /// Now, ms since the epoch.
@@ -219,7 +227,19 @@ impl Engine {
     ) -> Box<Pending<A>> {
         let deadline = Instant::now() + self.config.call_age;
         let engine = self.clone();
-        Box::new(Pending { engine, ctx, op, later, codec, writes, target, deadline, walks: 0, last: None })
+        Box::new(Pending {
+            engine,
+            ctx,
+            op,
+            later,
+            codec,
+            writes,
+            target,
+            deadline,
+            walks: 0,
+            last: None,
+            detached: false,
+        })
     }
 
     /// Queues a call, or runs it at once where the backend runs reads inline.

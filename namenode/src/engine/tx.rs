@@ -12,12 +12,14 @@ pub struct Tx<'a, 'v> {
     pub(super) rows: &'a mut RowTx<'v>,
     /// Who calls, when, with which ids.
     pub ctx: &'a Ctx,
+    /// Set by whoever moves something under the hidden parent: the reaper is woken once that is durable.
+    pub detached: bool,
 }
 
 impl<'a, 'v> Tx<'a, 'v> {
     /// A run over `rows` for the call `ctx`.
     pub fn new(rows: &'a mut RowTx<'v>, ctx: &'a Ctx) -> Self {
-        Tx { rows, ctx }
+        Tx { rows, ctx, detached: false }
     }
 
     /// Says that a row will be read soon, so that one fetch brings it together with others.

@@ -154,6 +154,7 @@ pub fn remove_entry(tx: &mut Tx<'_, '_>, node: &Node, children: i64) -> Result<(
     }
     if !goes_at_once {
         tx.insert(&hidden_inode(node.id()), &node.inode)?;
+        tx.detached = true;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{LeaseHolder, lease_holder, open_file};
 
+use crate::engine::ctx::Term;
 use crate::engine::permission::{Demand, WRITE};
 use crate::engine::tx::Tx;
 use crate::engine::walk::{Chain, DirOp, Node, Target};
@@ -42,6 +43,16 @@ pub struct RecoverLease {
 pub struct Expire {
     /// An open file.
     pub file_id: u64,
+    /// The leader's term, held.
+    pub term: Option<Term>,
+}
+
+/// Whether an internal operation did what it was for.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Closed {
+    /// It did.
+    #[prost(bool, tag = "1")]
+    pub yes: bool,
 }
 
 /// Arguments of [`forget_holder`]: the row as it was before open files were searched for the holder.
@@ -89,35 +100,38 @@ pub fn recover_lease(tx: &mut Tx<'_, '_>, call: &RecoverLease) -> Result<bool> {
     Ok(true)
 }
 
-/// Closes an open file whose holder is past the hard limit. True when it did.
-pub fn expire(tx: &mut Tx<'_, '_>, call: &Expire) -> Result<bool> {
-    let Some(open) = tx.get(&open_file(call.file_id), Hold::Loose)? else { return Ok(false) };
+/// Closes an open file whose holder is past the hard limit.
+pub fn expire(tx: &mut Tx<'_, '_>, call: &Expire) -> Result<Closed> {
+    let not = Ok(Closed { yes: false });
+    let Some(open) = tx.get(&open_file(call.file_id), Hold::Loose)? else { return not };
     let holder = open.value.holder;
     if !is_past(tx, &holder, tx.ctx.config.lease_hard.as_millis())? {
-        return Ok(false);
+        return not;
     }
     // Not attached: deleted, and the reaper's to deal with.
-    let Some(walked) = tx.walk_id(call.file_id, Chain::Loose)? else { return Ok(false) };
-    let Some(node) = walked.target().cloned() else { return Ok(false) };
-    match &node.inode.open {
-        Some(writer) if writer.holder == holder => {
-            close_file(tx, &node)?;
-            Ok(true)
-        }
-        _ => Ok(false),
+    let Some(walked) = tx.walk_id(call.file_id, Chain::Loose)? else { return not };
+    let Some(node) = walked.target().cloned() else { return not };
+    if node.inode.open.as_ref().is_none_or(|writer| writer.holder != holder) {
+        return not;
     }
+    if let Some(term) = call.term {
+        tx.hold_term(term)?;
+    }
+    close_file(tx, &node)?;
+    Ok(Closed { yes: true })
 }
 
 /// Removes the row of a holder that is past the hard limit and has no open files: the caller searched for them after
 /// it had read the row, and whatever the holder opened since has changed it.
-pub fn forget_holder(tx: &mut Tx<'_, '_>, call: &ForgetHolder) -> Result<bool> {
+pub fn forget_holder(tx: &mut Tx<'_, '_>, call: &ForgetHolder) -> Result<Closed> {
     let key = lease_holder(&call.holder);
-    let Some(row) = tx.get(&key, Hold::HeldExact)? else { return Ok(false) };
-    if (row.version, row.max, row.add) != (call.version, call.max, call.add) {
-        return Ok(false);
+    match tx.get(&key, Hold::HeldExact)? {
+        Some(row) if (row.version, row.max, row.add) == (call.version, call.max, call.add) => {
+            tx.delete(&key)?;
+            Ok(Closed { yes: true })
+        }
+        _ => Ok(Closed { yes: false }),
     }
-    tx.delete(&key)?;
-    Ok(true)
 }
 
 /// What another client's open file means to one that wants to write it (stock: `recoverLeaseInternal`). Refuses while

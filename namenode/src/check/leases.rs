@@ -1,0 +1,74 @@
+//! Open files and lease holders.
+
+use trellis_metastore::schema::{
+    Inode, Inodes, LeaseHolders, OpenFiles, hidden_inode, inode, inode_path, lease_holder, open_file,
+};
+use trellis_metastore::store::{Store, StoreError};
+
+use super::Findings;
+use super::rows::{Walk, read};
+
+/// Walks open_files: each belongs to a file that is open by that holder, whose lease is known; and walks all files:
+/// each that is open stands in open_files.
+pub async fn open_files(store: &dyn Store, findings: &mut Findings) -> Result<(), StoreError> {
+    let mut walk = Walk::<OpenFiles>::new();
+    while let Some(batch) = walk.next(store, findings).await? {
+        for found in batch {
+            let Ok(id) = found.key.rest().try_into().map(u64::from_be_bytes) else {
+                findings.add(format!("{:?}", found.key), "is not the key of an open file");
+                continue;
+            };
+            if open_file(id).key != found.key {
+                findings.add(format!("open file {id}"), "lies in the wrong bucket");
+            }
+            let holder = &found.value.holder;
+            match inode_of(store, id).await?.and_then(|inode| inode.open) {
+                Some(writer) if writer.holder == *holder => {}
+                Some(writer) => {
+                    let what = format!("is held by '{holder}', the file by '{}'", writer.holder);
+                    findings.add(format!("open file {id}"), what);
+                }
+                None => findings.add(format!("open file {id}"), "there is no such file, or it is closed"),
+            }
+            if read(store, &[lease_holder(holder)]).await?.pop().flatten().is_none() {
+                findings.add(format!("open file {id}"), format!("its holder '{holder}' has no lease"));
+            }
+        }
+    }
+    let mut walk = Walk::<Inodes>::new();
+    // Their versions were looked at before.
+    let mut quiet = Findings::default();
+    while let Some(batch) = walk.next(store, &mut quiet).await? {
+        let open: Vec<_> = batch.iter().filter(|found| found.value.open.is_some()).collect();
+        let keys: Vec<_> = open.iter().map(|found| open_file(found.value.id)).collect();
+        for (found, row) in open.iter().zip(read(store, &keys).await?) {
+            if row.is_none() {
+                findings.add(format!("inode {}", found.value.id), "is open and not in open_files");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The inode with this id, wherever it hangs.
+async fn inode_of(store: &dyn Store, id: u64) -> Result<Option<Inode>, StoreError> {
+    if let Some((_, hidden)) = read(store, &[hidden_inode(id)]).await?.pop().flatten() {
+        return Ok(Some(hidden));
+    }
+    let Some((_, path)) = read(store, &[inode_path(id)]).await?.pop().flatten() else { return Ok(None) };
+    let found = read(store, &[inode(path.parent, &path.name)]).await?.pop().flatten();
+    Ok(found.map(|(_, inode)| inode).filter(|inode| inode.id == id))
+}
+
+/// Walks lease holders: each lies under its own name.
+pub async fn holders(store: &dyn Store, findings: &mut Findings) -> Result<(), StoreError> {
+    let mut walk = Walk::<LeaseHolders>::new();
+    while let Some(batch) = walk.next(store, findings).await? {
+        for found in batch {
+            if lease_holder(&found.value.holder).key != found.key {
+                findings.add(format!("{:?}", found.key), format!("is the row of '{}'", found.value.holder));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! `trellis store check`: reads rows only and says what does not fit together. Shares no code with the operations.
+//!
+//! The store must be quiet: rows are read in many batches, each of its own age. Memory: a few words per directory.
+//!
+//! - `rows`: the batches it reads, and how they are read
+//! - `tree`: every inode has its place, every directory its counters
+//! - `leases`: open files and their holders
+//! - `small`: settings, the retry cache
+
+mod leases;
+mod rows;
+mod small;
+mod tree;
+
+use std::fmt;
+
+use trellis_metastore::store::{Store, StoreError};
+
+/// Something that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Where: a row, by table and key in words.
+    pub place: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// Findings after which the check stops looking: a store in such a state needs a person, not a longer list.
+pub const MAX_FINDINGS: usize = 1000;
+
+/// Checks a whole store. Empty = nothing wrong.
+pub async fn check(store: &dyn Store) -> Result<Vec<Finding>, StoreError> {
+    let mut findings = Findings::default();
+    let next_id = small::settings(store, &mut findings).await?;
+    tree::inodes(store, next_id, &mut findings).await?;
+    tree::counters(store, &mut findings).await?;
+    tree::paths(store, &mut findings).await?;
+    leases::open_files(store, &mut findings).await?;
+    leases::holders(store, &mut findings).await?;
+    small::retry_cache(store, &mut findings).await?;
+    Ok(findings.list)
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Findings {
+    list: Vec<Finding>,
+    versions: rows::Versions,
+}
+
+impl Findings {
+    fn add(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        if self.list.len() < MAX_FINDINGS {
+            self.list.push(Finding { place: place.into(), what: what.into() });
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.list.len() >= MAX_FINDINGS
+    }
+}

@@ -1,0 +1,101 @@
+//! Lease expiry: closes the files of holders that did not renew for longer than the hard limit, and forgets holders
+//! that nobody needs any more.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::watch;
+use trellis_metastore::schema::{LeaseHolders, OpenFiles, lease_holder_partitions, open_file_partitions};
+
+use super::{AT_ONCE, Lead, page, pause};
+use crate::engine::Engine;
+use crate::engine::ctx::Term;
+use crate::ops::lease::{Closed, Expire, ForgetHolder, expire, forget_holder};
+use crate::refusal::RpcError;
+
+/// Holders looked at in one partition in one round; the rest waits for the next.
+const MAX_HOLDERS: usize = 10_000;
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Files closed.
+    pub files: u64,
+    /// Holders forgotten.
+    pub holders: u64,
+}
+
+/// Looks for expired leases every `lease_check` while this namenode leads; until `stop`.
+pub async fn run(engine: Arc<Engine>, lead: Lead, mut stop: watch::Receiver<bool>) {
+    while pause(engine.config().lease_check, &mut stop).await {
+        let Some(term) = lead() else { continue };
+        match round(&engine, Some(term)).await {
+            Ok(Expired { files: 0, .. }) => {}
+            Ok(done) => tracing::info!(done.files, done.holders, "closed files whose leases expired"),
+            Err(error) => tracing::warn!(%error, "looking for expired leases failed; it is tried again"),
+        }
+    }
+}
+
+/// One round. `term`: what the leader holds; none = whoever runs it answers for being alone.
+pub async fn round(engine: &Arc<Engine>, term: Option<Term>) -> Result<Expired, RpcError> {
+    let silent = silent_holders(engine).await?;
+    let mut done = Expired::default();
+    if silent.is_empty() {
+        return Ok(done);
+    }
+    let mut busy = HashSet::new();
+    for partition in open_file_partitions() {
+        let mut after = None::<Vec<u8>>;
+        loop {
+            let rows = page::<OpenFiles>(engine, partition, after.as_deref()).await?;
+            let Some((last, _)) = rows.last() else { break };
+            after = Some(last.clone());
+            for (key, row) in rows.into_iter().filter(|(_, row)| silent.contains_key(&row.value.holder)) {
+                let Ok(id) = key.as_slice().try_into().map(u64::from_be_bytes) else { continue };
+                let call = Expire { file_id: id, term };
+                let op = Box::new(move |tx: &mut crate::engine::tx::Tx<'_, '_>| expire(tx, &call));
+                let Closed { yes } = engine.write_wait(engine.own_ctx(), id, 0, false, op).await?;
+                match yes {
+                    true => done.files += 1,
+                    false => drop(busy.insert(row.value.holder)),
+                }
+            }
+        }
+    }
+    for call in silent.into_values().filter(|call| !busy.contains(&call.holder)) {
+        let op = Box::new(move |tx: &mut crate::engine::tx::Tx<'_, '_>| forget_holder(tx, &call));
+        done.holders += u64::from(engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?.yes);
+    }
+    Ok(done)
+}
+
+/// Holders past the hard limit, as their rows are now.
+async fn silent_holders(engine: &Arc<Engine>) -> Result<HashMap<String, ForgetHolder>, RpcError> {
+    let partitions: Vec<Vec<ForgetHolder>> = stream::iter(lease_holder_partitions())
+        .map(|partition| silent_in(engine, partition))
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    Ok(partitions.into_iter().flatten().map(|call| (call.holder.clone(), call)).collect())
+}
+
+async fn silent_in(engine: &Arc<Engine>, partition: u64) -> Result<Vec<ForgetHolder>, RpcError> {
+    let limit = i64::try_from(engine.config().lease_hard.as_millis()).unwrap_or(i64::MAX);
+    let oldest = engine.now_ms().saturating_sub(limit);
+    let (mut after, mut silent) = (None::<Vec<u8>>, Vec::new());
+    while silent.len() < MAX_HOLDERS {
+        let rows = page::<LeaseHolders>(engine, partition, after.as_deref()).await?;
+        let Some((last, _)) = rows.last() else { break };
+        after = Some(last.clone());
+        let past = rows.into_iter().filter(|(_, row)| row.max < oldest);
+        silent.extend(past.map(|(_, row)| ForgetHolder {
+            holder: row.value.holder,
+            version: row.version,
+            max: row.max,
+            add: row.add,
+        }));
+    }
+    Ok(silent)
+}

@@ -1,0 +1,83 @@
+//! The reaper: walks the hidden partitions and frees what is there. Any namenode runs it, several at once do no harm,
+//! and there is nothing to resume: the hidden rows are the whole to-do list.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream;
+use tokio::sync::watch;
+use trellis_metastore::schema::{Inode, Inodes, hidden_partitions};
+
+use super::{AT_ONCE, page, pause};
+use crate::engine::{Engine, Op};
+use crate::ops::reap::{FILES, Reaped, reap_directory, reap_files};
+use crate::refusal::RpcError;
+
+/// Reaps after every detach on this namenode, and every `reap_every`; until `stop`.
+pub async fn run(engine: Arc<Engine>, mut stop: watch::Receiver<bool>) {
+    loop {
+        while !*stop.borrow() {
+            match round(&engine, &stop).await {
+                Ok(0) => break,
+                Ok(entries) => tracing::debug!(entries, "freed deleted files and directories"),
+                Err(error) => {
+                    tracing::warn!(%error, "freeing what was deleted failed; it is tried again");
+                    break;
+                }
+            }
+        }
+        tokio::select! {
+            () = engine.detached().notified() => {}
+            go_on = pause(engine.config().reap_every, &mut stop) => if !go_on { return },
+        }
+    }
+}
+
+/// One round over all hidden partitions; answers how many entries went. Children that come under the hidden parent on
+/// the way may have to wait for the next round.
+pub async fn round(engine: &Arc<Engine>, stop: &watch::Receiver<bool>) -> Result<u64, RpcError> {
+    let mut rounds = stream::iter(hidden_partitions())
+        .map(|partition| reap_partition(engine, partition, stop.clone()))
+        .buffer_unordered(AT_ONCE);
+    let mut entries = 0;
+    while let Some(freed) = rounds.next().await {
+        entries += freed?;
+    }
+    Ok(entries)
+}
+
+async fn reap_partition(
+    engine: &Arc<Engine>,
+    partition: u64,
+    stop: watch::Receiver<bool>,
+) -> Result<u64, RpcError> {
+    let (mut after, mut entries) = (None::<Vec<u8>>, 0);
+    loop {
+        let rows = page::<Inodes>(engine, partition, after.as_deref()).await?;
+        let Some((last, _)) = rows.last() else { return Ok(entries) };
+        after = Some(last.clone());
+        let inodes: Vec<Inode> = rows.into_iter().map(|(_, row)| row.value).collect();
+        let (directories, files): (Vec<Inode>, Vec<Inode>) = inodes.into_iter().partition(Inode::is_dir);
+        let bare: Vec<u64> = files.iter().filter(|file| file.block_count == 0).map(|file| file.id).collect();
+        for ids in bare.chunks(FILES) {
+            let ids = ids.to_vec();
+            entries += batch(engine, partition, Box::new(move |tx| reap_files(tx, &ids))).await?.entries;
+        }
+        for id in directories.into_iter().map(|directory| directory.id) {
+            loop {
+                let done = batch(engine, id, Box::new(move |tx| reap_directory(tx, id))).await?;
+                entries += done.entries.max(1);
+                if !done.more || *stop.borrow() {
+                    break;
+                }
+            }
+        }
+        if *stop.borrow() {
+            return Ok(entries);
+        }
+    }
+}
+
+async fn batch(engine: &Arc<Engine>, target: u64, op: Op<Reaped>) -> Result<Reaped, RpcError> {
+    engine.write_wait(engine.own_ctx(), target, 0, false, op).await
+}
