@@ -1,8 +1,14 @@
 //! Integration tests of the namenode.
 #![allow(missing_docs)]
 
+mod attributes;
+mod calls;
+mod checks;
+mod create;
+mod leases;
 mod membership;
 mod names;
+mod reap;
 mod support;
 
 use std::future::Future;
@@ -14,6 +20,7 @@ use libtest_mimic::{Arguments, Trial};
 fn trial<F: Future<Output = ()> + 'static>(store: &'static str, name: &str, test: fn() -> F) -> Trial {
     Trial::test(format!("{store}::{name}"), move || {
         support::FRESH_STORE.set(store);
+        support::NOW_MS.set(std::sync::Arc::new(support::START_MS.into()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(test());
         Ok(())
@@ -31,6 +38,22 @@ macro_rules! either {
     ($store:literal) => {
         trials![$store:
             names::directories_come_move_and_go,
+            create::a_file_is_made_written_and_closed,
+            create::refusals_of_stock,
+            create::modes_of_parents_made_on_the_way,
+            create::overwriting,
+            create::calls_of_the_writer,
+            create::a_deleted_file_cannot_be_completed,
+            attributes::modes_and_owners,
+            attributes::times,
+            attributes::replication,
+            leases::renewal_and_soft_limit,
+            leases::recovery,
+            leases::expiry,
+            leases::a_rename_keeps_the_lease,
+            reap::trees_are_freed,
+            reap::kept_answers_are_swept,
+            checks::damage_is_found,
         ]
     };
 }
@@ -40,6 +63,7 @@ fn main() {
     all.extend(either!("lmdb"));
     all.extend(trials!["once":
         names::a_directory_costs_one_fetch_and_one_commit,
+        create::a_file_costs_one_fetch_and_one_commit,
         membership::a_silent_namenode_is_evicted_and_can_write_nothing,
         membership::the_lowest_id_leads_and_terms_grow,
         membership::a_rewritten_member_row_is_a_barrier,

@@ -1,7 +1,9 @@
 //! Engines over stores in memory, with the calls that tests make.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use prost::Message;
 use tempfile::TempDir;
@@ -28,6 +30,16 @@ pub const SUPERUSER: &str = "hdfs";
 thread_local! {
     /// What [`Namenode::fresh`] makes in this test: `mem` or `lmdb`.
     pub static FRESH_STORE: Cell<&'static str> = const { Cell::new("mem") };
+    /// The clock of all namenodes of this test, ms.
+    pub static NOW_MS: RefCell<Arc<AtomicI64>> = RefCell::new(Arc::new(AtomicI64::new(START_MS)));
+}
+
+/// Where the clock of each test starts.
+pub const START_MS: i64 = 1_000_000;
+
+/// Moves the clock of this test's namenodes on.
+pub fn pass_time(by: Duration) {
+    NOW_MS.with_borrow(|now| now.fetch_add(by.as_millis() as i64, Ordering::Relaxed));
 }
 
 /// An empty store of the kind that this test runs over, and the folder that it lives in.
@@ -79,7 +91,9 @@ impl Namenode {
     ) -> Namenode {
         let backend = Backend::start(opened, fence, versions, &GroupConfig::default()).unwrap();
         let users = Users::new(SUPERUSER.into(), config.supergroup.clone());
-        let engine = Engine::new(backend, config, users, incarnation, Arc::new(|| 1_000_000));
+        let now = NOW_MS.with_borrow(Arc::clone);
+        let clock = Arc::new(move || now.load(Ordering::Relaxed));
+        let engine = Engine::new(backend, config, users, incarnation, clock);
         let call = Format {
             cluster_id: "CID-test".into(),
             cluster_id_given: false,
@@ -91,6 +105,12 @@ impl Namenode {
             .await
             .unwrap();
         Namenode { engine, _dir: None }
+    }
+
+    /// One of several namenodes over a store that outlives it.
+    pub async fn beside(opened: &Opened, incarnation: u64, config: Config) -> Namenode {
+        let versions = Versions::of_incarnation(incarnation);
+        Namenode::over(opened, Arc::new(Unfenced), versions, incarnation, config).await
     }
 
     /// A namenode over a fresh store of the kind that this test runs over.

@@ -1,0 +1,77 @@
+//! The reaper and the sweep of kept answers.
+
+use std::time::Duration;
+
+use trellis_metastore::key::Scan;
+use trellis_metastore::schema::{TableId, hidden_partitions, retry_partitions};
+use trellis_metastore::store::Scanned;
+use trellis_namenode::jobs::{reaper, retry_sweep};
+
+use crate::calls::{assert_sound, root};
+use crate::support::{Namenode, pass_time};
+
+/// How many rows a table has in a range of partitions.
+async fn rows(nn: &Namenode, table: TableId, partitions: std::ops::Range<u64>) -> u64 {
+    let scans: Vec<Scan> = partitions.map(|p| Scan::of(table, p, Scan::MAX_COUNT).count()).collect();
+    let fetched = nn.engine.backend().store().fetch(&[], &scans).await.unwrap();
+    fetched.scans.iter().map(|scan| if let Scanned::Count(count) = scan { *count } else { 0 }).sum()
+}
+
+/// All partitions in which a table has rows.
+async fn partitions(nn: &Namenode, table: TableId) -> Vec<u64> {
+    nn.engine.backend().store().partitions(table, None, 10_000).await.unwrap()
+}
+
+/// Reaps until nothing is left to reap.
+pub async fn reap_all(nn: &Namenode) {
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
+    while reaper::round(&nn.engine, &stopped).await.unwrap() > 0 {}
+}
+
+pub async fn trees_are_freed() {
+    let nn = Namenode::fresh().await;
+    let su = root(&nn);
+    let kept = su.touch("/keep/f").await.unwrap();
+    for i in 0..150 {
+        su.touch(&format!("/a/wide/f{i}")).await.unwrap();
+    }
+    su.mk("/a/deep/er/and/deeper").await.unwrap();
+    su.open("/a/deep/er/open", "c1").await.unwrap();
+    su.open("/b", "c1").await.unwrap();
+    assert_eq!(su.rm("/a", true).await, Ok(true));
+    assert_eq!(su.rm("/b", true).await, Ok(true));
+    assert_eq!(rows(&nn, TableId::Inodes, hidden_partitions()).await, 2);
+    assert_sound(&nn).await;
+    // Between any two batches everything fits together.
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
+    while reaper::round(&nn.engine, &stopped).await.unwrap() > 0 {
+        assert_sound(&nn).await;
+    }
+    assert_eq!(rows(&nn, TableId::Inodes, hidden_partitions()).await, 0);
+    assert_eq!(partitions(&nn, TableId::OpenFiles).await, Vec::<u64>::new());
+    let keep = su.must("/keep").await.inode.id;
+    assert_eq!(partitions(&nn, TableId::InodePaths).await, {
+        let mut left = vec![keep, kept.id];
+        left.sort_unstable();
+        left
+    });
+    assert_eq!(su.must("/").await.children, 1);
+    assert_sound(&nn).await;
+}
+
+pub async fn kept_answers_are_swept() {
+    let nn = Namenode::fresh().await;
+    let su = root(&nn);
+    su.mk("/a").await.unwrap();
+    pass_time(Duration::from_secs(400));
+    su.mk("/b").await.unwrap();
+    let count = || rows(&nn, TableId::RetryCache, retry_partitions());
+    assert_eq!(count().await, 2);
+    pass_time(Duration::from_secs(201));
+    let mut swept = 0;
+    for bucket in retry_partitions() {
+        swept += retry_sweep::sweep(&nn.engine, bucket).await.unwrap();
+    }
+    assert_eq!((swept, count().await), (1, 1));
+    assert_sound(&nn).await;
+}
