@@ -8,7 +8,7 @@ use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, MdbError, WithTls};
 use nix::sys::statfs::{FsType, statfs};
 
 use super::turnstile::Turnstile;
-use super::{Core, LmdbConfig, MAX_READERS, row};
+use super::{Core, LmdbConfig, MAX_READERS};
 use crate::counters::Counters;
 use crate::key::Key;
 use crate::store::StoreError;
@@ -108,21 +108,20 @@ fn open_tree(env: &Env<WithTls>) -> heed::Result<Database<'static, Bytes, Bytes>
     }
 }
 
-/// Another program's environment is refused by its first and last entries.
+/// Another program's environment is refused by its first and last keys.
 fn check_ours(core: &Core) -> Result<(), StoreError> {
     let txn = core.env.read_txn().map_err(|error| core.error(error))?;
     let first = core.db.first(&txn).map_err(|error| core.error(error))?;
     let last = core.db.last(&txn).map_err(|error| core.error(error))?;
-    for (key, value) in first.into_iter().chain(last) {
-        if Key::from_bytes(key).is_none() || row::decode(value).is_none() {
-            return Err(StoreError::Fatal(format!(
-                "lmdb:{}: its data.mdb holds other than rows of this store (key {}); give another directory",
-                core.dir.display(),
-                key.escape_ascii()
-            )));
-        }
+    match first.into_iter().chain(last).find(|(key, _)| Key::from_bytes(key).is_none()) {
+        None => Ok(()),
+        Some((key, _)) => Err(StoreError::Fatal(format!(
+            "lmdb:{}: its data.mdb holds other than rows of this store, or of a newer version (key {}); give another \
+             directory",
+            core.dir.display(),
+            key.escape_ascii()
+        ))),
     }
-    Ok(())
 }
 
 fn why_not(dir: &Path, config: &LmdbConfig, error: &heed::Error) -> String {
@@ -146,5 +145,21 @@ fn why_not(dir: &Path, config: &LmdbConfig, error: &heed::Error) -> String {
             )
         }
         error => format!("lmdb:{dir}: cannot open: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_by_their_numbers() {
+        assert_eq!(network_file_system(nix::sys::statfs::NFS_SUPER_MAGIC), Some("NFS"));
+        assert_eq!(network_file_system(nix::sys::statfs::SMB_SUPER_MAGIC), Some("SMB"));
+        assert_eq!(network_file_system(nix::sys::statfs::FUSE_SUPER_MAGIC), Some("FUSE"));
+        // CIFS's number fills 32 bits, which some C libraries sign-extend.
+        assert_eq!(network_file_system(FsType(0xff53_4d42_u32 as i32 as _)), Some("CIFS"));
+        assert_eq!(network_file_system(nix::sys::statfs::EXT4_SUPER_MAGIC), None);
+        assert_eq!(network_file_system(nix::sys::statfs::TMPFS_MAGIC), None);
     }
 }

@@ -39,8 +39,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. `config` gives the group's size, the queue and the back-off; `runtime` is where a moved
-    /// fence is asked about.
+    /// Starts the thread. `config` gives the group's size, the queue and the back-off. A moved fence is asked about on
+    /// `runtime`, whose threads must not wait for this writer.
     pub fn start(
         store: &Lmdb,
         fence: Arc<dyn Fence>,
@@ -256,10 +256,7 @@ fn lost(changes: &[Change], failed: &[Key]) -> End {
     let inserted = changes.iter().find(|c| c.check == Check::Absent && failed.contains(&c.key));
     match inserted {
         Some(change) => fatal(format!("row {:?} is inserted, but exists", change.key)),
-        None => {
-            tracing::warn!(rows = ?failed, "an operation holds rows at versions that are gone");
-            End::Expired
-        }
+        None => End::Expired,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod changes;
 mod errors;
+mod folds;
 mod locks;
 mod reads;
 
@@ -48,6 +49,8 @@ pub fn trials(backend: Backend) -> Vec<Trial> {
         changes::rule_05_put_and_delete_need_the_row_unchanged,
         changes::rule_05_merge_needs_the_version_only_and_keeps_it,
         changes::rule_05_conflict_names_exactly_the_failed_keys,
+        folds::rule_05_changes_of_one_key_fold_into_what_they_do_one_by_one,
+        folds::rule_05_a_fold_has_the_strictest_of_its_checks,
         reads::rule_06_scans_in_both_directions_with_limits,
         reads::rule_06_a_scan_starts_past_a_cursor_whose_row_need_not_exist,
         reads::rule_06_a_scan_never_leaves_its_partition_and_table,

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use nix::time::{ClockId, clock_gettime};
 use trellis_metastore::change::{Change, Check, Effect, Hold, Row};
-use trellis_metastore::key::Scan;
+use trellis_metastore::key::{Key, Scan};
 use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
-use trellis_metastore::schema::{self, DirStat, Inode, Inodes};
+use trellis_metastore::schema::{self, DirStat, Inode, Inodes, TableKey};
 use trellis_metastore::store::Store;
 use trellis_metastore::tx::{Stop, Tx};
 use trellis_metastore::work::{End, Ran};
@@ -31,13 +31,28 @@ fn measure(dir: &Path) {
     let reads = 200_000;
     report("an empty snapshot", reads, || store.read(|_| ()).unwrap());
     let mut seed = 1;
-    report("five lookups, decoded", reads, || {
-        let found = store.read(|view| {
-            let mut tx = Tx::read_only(view);
-            (0..5).try_fold(0, |sum, _| Ok::<_, Stop>(sum + lookup(&mut tx, &mut seed)?))
+    for (rows, directories) in [("10,000 rows", DIRECTORIES / 100), ("all rows", DIRECTORIES)] {
+        let keys: Vec<Key> = (0..5000).map(|_| file(&mut seed, directories).key).collect();
+        let mut fives = keys.chunks_exact(5).cycle();
+        report(&format!("five lookups among {rows}, as they lie"), reads, || {
+            let Some(five) = fives.next() else { return };
+            let mut bytes = 0;
+            let read = store.read(|view| {
+                five.iter().try_for_each(|key| {
+                    view.read(key, &mut |row| bytes += row.map_or(0, |row| row.value.len()))
+                })
+            });
+            read.unwrap().unwrap();
+            assert!(bytes > 0);
         });
-        assert!(found.unwrap().unwrap() > 0);
-    });
+        report(&format!("five lookups among {rows}, decoded"), reads, || {
+            let found = store.read(|view| {
+                let mut tx = Tx::read_only(view);
+                (0..5).try_fold(0, |sum, _| Ok::<_, Stop>(sum + lookup(&mut tx, &mut seed, directories)?))
+            });
+            assert!(found.unwrap().unwrap() > 0);
+        });
+    }
     report("a scan of 64 rows, decoded", reads / 10, || {
         let parent = FIRST + next(&mut seed) % DIRECTORIES;
         let rows = store.read(|view| {
@@ -82,7 +97,7 @@ fn writes(store: &Lmdb) {
 
 fn create(tx: &mut Tx<'_>, n: u64, seed: &mut u64) -> Result<Ran, Stop> {
     for _ in 0..3 {
-        lookup(tx, seed)?;
+        lookup(tx, seed, DIRECTORIES)?;
     }
     let parent = FIRST + next(seed) % DIRECTORIES;
     let (file, stat) = (schema::inode(parent, format!("new-{n}").as_bytes()), schema::dir_stat(parent, b"."));
@@ -96,10 +111,14 @@ fn create(tx: &mut Tx<'_>, n: u64, seed: &mut u64) -> Result<Ran, Stop> {
     Ok(Ran::Done)
 }
 
-fn lookup(tx: &mut Tx<'_>, seed: &mut u64) -> Result<u64, Stop> {
-    let (parent, file) = (FIRST + next(seed) % DIRECTORIES, next(seed) % FILES_PER_DIRECTORY);
-    let name = format!("file-{file:06}");
-    Ok(tx.get(&schema::inode(parent, name.as_bytes()), Hold::Loose)?.map_or(0, |row| row.value.id))
+fn lookup(tx: &mut Tx<'_>, seed: &mut u64, directories: u64) -> Result<u64, Stop> {
+    Ok(tx.get(&file(seed, directories), Hold::Loose)?.map_or(0, |row| row.value.id))
+}
+
+/// The key of a random file.
+fn file(seed: &mut u64, directories: u64) -> TableKey<Inodes> {
+    let (parent, file) = (FIRST + next(seed) % directories, next(seed) % FILES_PER_DIRECTORY);
+    schema::inode(parent, format!("file-{file:06}").as_bytes())
 }
 
 fn next(seed: &mut u64) -> u64 {

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use libtest_mimic::Trial;
 use trellis_metastore::change::{Change, Check, Effect, Row};
-use trellis_metastore::key::Key;
+use trellis_metastore::key::{Key, Scan};
 use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
 use trellis_metastore::schema::TableId;
-use trellis_metastore::store::{Store, StoreError};
+use trellis_metastore::store::{Scanned, Store, StoreError};
+use trellis_metastore::tx::Stop;
 
 use super::{open, trial};
 use crate::backends::{runtime, small_lmdb};
@@ -66,7 +67,7 @@ fn foreign_files(dir: &Path) {
 
 /// Makes a store with one row and changes the bytes of its key in the file.
 fn rewrite_first_key(dir: &Path, change: fn(&mut [u8])) {
-    write_one(dir, b"marker-of-the-key");
+    write_rows(dir, &[b"marker-of-the-key"]);
     let file = dir.join("data.mdb");
     let mut bytes = std::fs::read(&file).unwrap();
     let at: Vec<usize> =
@@ -76,30 +77,47 @@ fn rewrite_first_key(dir: &Path, change: fn(&mut [u8])) {
     std::fs::write(&file, bytes).unwrap();
 }
 
-fn write_one(dir: &Path, rest: &[u8]) -> Key {
+fn write_rows(dir: &Path, rests: &[&[u8]]) -> Vec<Key> {
     let store = open(dir);
-    let key = Key::new(3, TableId::Inodes, rest);
+    let keys: Vec<Key> = rests.iter().map(|rest| Key::new(3, TableId::Inodes, rest)).collect();
     let row = Row { version: 1, max: 0, add: 0, value: bytes::Bytes::from_static(b"marker-of-the-value") };
-    let insert = Change { key: key.clone(), check: Check::Absent, effect: Effect::Insert(row) };
-    runtime().block_on(store.commit(&[insert])).unwrap();
-    key
+    let insert =
+        |key: &Key| Change { key: key.clone(), check: Check::Absent, effect: Effect::Insert(row.clone()) };
+    let changes: Vec<Change> = keys.iter().map(insert).collect();
+    runtime().block_on(store.commit(&changes)).unwrap();
+    keys
 }
 
 fn damaged_row(dir: &Path) {
-    let key = write_one(dir, b"broken");
+    let keys = write_rows(dir, &[b"after-it", b"broken", b"zero"]);
     let file = dir.join("data.mdb");
     let mut bytes = std::fs::read(&file).unwrap();
-    // A node's data size stands 8 bytes before its 15-byte key, little-endian: 24 + 19 bytes become 20.
+    // A node's data size stands 8 bytes before its key, little-endian: 24 + 19 bytes become 20, too short for a row.
     let mut found = 0;
     for i in 8..bytes.len() - 15 {
-        if bytes[i..].starts_with(key.as_bytes()) && bytes[i - 8] == 43 {
+        if bytes[i..].starts_with(keys[1].as_bytes()) && bytes[i - 8] == 43 {
             bytes[i - 8] = 20;
             found += 1;
         }
     }
     assert!(found > 0, "the node was not found");
     std::fs::write(&file, bytes).unwrap();
-    assert!(refusal(dir).contains("broken"), "it is the first row, so opening looks at it");
+    let store = open(dir);
+    let runtime = runtime();
+    let fatal = |result: Result<_, StoreError>| match result {
+        Err(StoreError::Fatal(why)) => assert!(why.contains("Inodes[3/broken]"), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    fatal(runtime.block_on(store.fetch(&keys, &[])));
+    fatal(runtime.block_on(store.fetch(&[], &[Scan::of(TableId::Inodes, 3, 10)])));
+    let check = Change { key: keys[1].clone(), check: Check::Version(1), effect: Effect::Keep };
+    fatal(runtime.block_on(store.commit(&[check])).map(|()| Default::default()));
+    let stop = store.read(|view| view.read(&keys[1], &mut |_| ())).unwrap();
+    assert!(matches!(&stop, Err(Stop::Fault(why)) if why.contains("broken")), "{stop:?}");
+    let others = [keys[0].clone(), keys[2].clone()];
+    assert_eq!(runtime.block_on(store.fetch(&others, &[])).unwrap().rows.iter().flatten().count(), 2);
+    let count = Scan::of(TableId::Inodes, 3, 10).count();
+    assert_eq!(runtime.block_on(store.fetch(&[], &[count])).unwrap().scans, [Scanned::Count(3)]);
 }
 
 fn default_map(dir: &Path) {
