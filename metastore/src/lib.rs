@@ -11,6 +11,9 @@
 //! - [`mem`]: the backend in memory
 //! - [`open`]: stores by their URL
 //! - [`lmdb`]: the embedded backend, the default
+//!
+//! For tests, behind the feature `sim`: `faulty` (any store, going wrong as its seed says) and `sim` (many namenodes in
+//! one process on a virtual clock).
 
 pub mod schema;
 
@@ -27,3 +30,8 @@ pub mod work;
 pub mod lmdb;
 pub mod mem;
 pub mod open;
+
+#[cfg(feature = "sim")]
+pub mod faulty;
+#[cfg(feature = "sim")]
+pub mod sim;

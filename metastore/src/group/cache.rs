@@ -132,12 +132,12 @@ impl Cache {
 }
 
 /// What one run of an operation did: everything it used or asked for, whether it read what was not there, what it
-/// wrote, and whose writes it saw (their places in the group).
+/// wrote (`None` = it did not come to its end), and whose writes it saw (their places in the group).
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     pub wants: Wants,
     pub missed: bool,
-    pub writes: BTreeSet<Key>,
+    pub writes: Option<BTreeSet<Key>>,
     pub saw: BTreeSet<usize>,
 }
 

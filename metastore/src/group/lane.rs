@@ -152,7 +152,7 @@ impl Lane {
         }
         let (outcome, trace) = run_once(self, item, &cache);
         let is_locked = |key: &Key| check.contains(key) || change.contains(key);
-        let grown = trace.writes.iter().any(|key| !change.contains(key))
+        let grown = trace.writes.iter().flatten().any(|key| !change.contains(key))
             || trace.wants.keys.iter().any(|key| !is_locked(key));
         item.remember(trace);
         let fold = match outcome {
@@ -182,10 +182,11 @@ impl Lane {
 
 /// The keys to lock for an operation: those that it will only check, and those that it will change; in lock order.
 fn lock_sets(item: &Item, held: &[(Key, u64)]) -> (Vec<Key>, Vec<Key>) {
-    let mut change: Vec<Key> = item.writes.iter().cloned().collect();
     let own = held.iter().map(|(key, _)| key);
-    let mut check: Vec<Key> =
-        item.wants.keys.iter().chain(own).filter(|key| !item.writes.contains(*key)).cloned().collect();
+    let all = item.wants.keys.iter().chain(own).chain(item.writes.iter().flatten()).cloned();
+    // What it will change is not known before a run came to its end.
+    let will_change = |key: &Key| item.writes.as_ref().is_none_or(|writes| writes.contains(key));
+    let (mut change, mut check): (Vec<Key>, Vec<Key>) = all.partition(will_change);
     for keys in [&mut check, &mut change] {
         keys.sort_by(|a, b| a.lock_order().cmp(&b.lock_order()));
         keys.dedup();

@@ -39,6 +39,9 @@ pub struct GroupConfig {
     pub max_operations: usize,
     /// Keys and scanned rows that one group fetches.
     pub max_rows: usize,
+    /// Fetches that did not suffice, after which an operation is given up as retriable; a path has at most 1000
+    /// components, each may cost one.
+    pub max_rounds: u32,
     /// Operations that may wait in one lane; more are refused as busy.
     pub queue: usize,
     /// Back-off after a failed round trip: doubled each time, with jitter, up to 64 times this.
@@ -54,6 +57,7 @@ impl Default for GroupConfig {
             read_lanes: 1,
             max_operations: 64,
             max_rows: 4000,
+            max_rounds: 1100,
             queue: 4096,
             backoff: Duration::from_millis(2),
             seed: None,

@@ -12,8 +12,6 @@ use crate::work::{End, Ran, Verdict, Work};
 
 /// Conflicts after which a group stops trying to save the rest of itself.
 const COMMIT_ATTEMPTS: usize = 8;
-/// Fetches after which an operation gives up; a path has at most 1000 components, each may cost one.
-const MAX_ROUNDS: u32 = 1100;
 /// So many counted rows weigh as much as one returned row.
 const COUNTED_PER_ROW: usize = 16;
 
@@ -22,8 +20,8 @@ pub(super) struct Item {
     pub work: Box<dyn Work>,
     /// Everything that earlier runs used or asked for.
     pub wants: Wants,
-    /// What its last run wrote.
-    pub writes: BTreeSet<Key>,
+    /// What its last run wrote; `None` when that run did not come to its end.
+    pub writes: Option<BTreeSet<Key>>,
     /// Conflicts lost so far.
     pub losses: u32,
     /// Fetches that did not suffice so far.
@@ -32,7 +30,7 @@ pub(super) struct Item {
 
 impl Item {
     pub fn new(work: Box<dyn Work>) -> Item {
-        Item { work, wants: Wants::default(), writes: BTreeSet::new(), losses: 0, rounds: 0 }
+        Item { work, wants: Wants::default(), writes: None, losses: 0, rounds: 0 }
     }
 
     /// Keeps what a run used (nothing, when there was none since the last fetch).
@@ -75,7 +73,9 @@ pub(super) fn run_once(lane: &Lane, item: &mut Item, cache: &Cache) -> (Outcome,
     };
     // Rows that it writes without having read them (inserts) come along with the next fetch.
     trace.wants.keys.extend(fold.slots.keys().cloned());
-    trace.writes = fold.written().cloned().collect();
+    if !trace.missed && ran.is_ok() {
+        trace.writes = Some(fold.written().cloned().collect());
+    }
     let outcome = match ran {
         // Also when the operation went on after the stop: what it did rests on a row that it has not seen.
         _ if trace.missed => Outcome::Missed,
@@ -291,7 +291,7 @@ impl Group<'_> {
         self.lane.store.counters().misses.add(1);
         if let Some(item) = &mut self.items[place] {
             item.rounds += 1;
-            match item.rounds > MAX_ROUNDS {
+            match item.rounds > self.lane.config.max_rounds {
                 true => self.finish(place, End::Expired),
                 false => self.postpone(place),
             }

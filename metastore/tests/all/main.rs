@@ -4,6 +4,7 @@
 
 mod backends;
 mod conformance;
+mod groups;
 mod lmdb;
 
 fn main() {
@@ -17,5 +18,6 @@ fn main() {
         trials.extend(conformance::trials(backend));
     }
     trials.extend(lmdb::trials());
+    trials.extend(groups::trials());
     libtest_mimic::run(&args, trials).exit();
 }
