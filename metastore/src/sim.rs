@@ -12,7 +12,7 @@
 //!         Engine::new(Backend::grouped(seat.store(), fence, seat.versions(), &seat.config), ..)
 //!     });
 //!     world.seats()[1].faulty.freeze();                 // SIGSTOP; `thaw`, `die`, `stop_after(k)`, `strike(..)`
-//!     let answer = sim::failover(&nodes, 0, patience, 10, async |node| node.call(..).await).await;
+//!     let answer = sim::failover(nodes.len(), 0, patience, 10, |node| nodes[node].call(..)).await;
 //!     world.settle().await;                             // commits that land after MaybeCommitted have landed
 //!     check(world.mem().rows());
 //! });
@@ -230,17 +230,18 @@ impl Drop for Note {
     }
 }
 
-/// A client's call: goes to one node after another, `first` first, until one answers. A node that does not answer
-/// within `patience`, or answers `None` (try again), is left for the next. `None` = nobody did in `attempts`.
-pub async fn failover<N, T>(
-    nodes: &[N],
+/// A client's call: goes to one of `nodes` nodes (by number) after another, `first` first, until one answers. A node
+/// that does not answer within `patience`, or answers `None` (try again), is left for the next. `None` = nobody did in
+/// `attempts`.
+pub async fn failover<T, R: Future<Output = Option<T>>>(
+    nodes: usize,
     first: usize,
     patience: Duration,
     attempts: usize,
-    call: impl AsyncFn(&N) -> Option<T>,
+    mut call: impl FnMut(usize) -> R,
 ) -> Option<T> {
     for attempt in 0..attempts {
-        let node = &nodes[(first + attempt) % nodes.len()];
+        let node = (first + attempt) % nodes.max(1);
         if let Ok(Some(answer)) = tokio::time::timeout(patience, call(node)).await {
             return Some(answer);
         }

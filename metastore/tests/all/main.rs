@@ -5,6 +5,7 @@
 mod backends;
 mod conformance;
 mod groups;
+mod histories;
 mod lmdb;
 
 fn main() {
@@ -19,5 +20,6 @@ fn main() {
     }
     trials.extend(lmdb::trials());
     trials.extend(groups::trials());
+    trials.extend(histories::trials());
     libtest_mimic::run(&args, trials).exit();
 }
