@@ -1,34 +1,89 @@
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
 import java.lang.reflect.Constructor;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.List;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hdfs.server.namenode.NNThroughputBenchmark;
 import org.apache.hadoop.util.ToolRunner;
+import org.apache.log4j.AppenderSkeleton;
+import org.apache.log4j.Logger;
+import org.apache.log4j.spi.LoggingEvent;
 
 /**
- * The stock NNThroughputBenchmark, several operations in one JVM, against fs.defaultFS over RPC.
+ * The stock NNThroughputBenchmark, many runs in one JVM, against fs.defaultFS over RPC.
  *
- * <p>usage: hdfs probe NnBench THREADS NUMBER OPERATION ... (create mkdirs open delete rename fileStatus). Prints a line per
- * operation: its name, its exit code, operations per second. Every exit code must be 0.
+ * <p>usage: hdfs probe NnBench SERVER_PID THREADS NUMBER, operations on stdin, one a line: create mkdirs open fileStatus
+ * rename delete. Prints a line each: operation, exit code, operations per second as the benchmark says, CPU microseconds
+ * that the server spent per operation (from its /proc entry, so it must run on this machine; pid 0: not measured). Both
+ * are taken over the timed part only, without what prepares it.
  */
 public final class NnBench {
+  private static final Pattern START = Pattern.compile("Starting \\d+ \\w+\\(s\\)\\.");
+  private static final Pattern DONE = Pattern.compile("# operations: (\\d+)");
+  private static final Pattern RATE = Pattern.compile("Ops per sec: ([0-9.E]+)");
+  private static final long TICK_US = 10_000; // of /proc/PID/stat
+
   private NnBench() {}
 
+  /** Hears what the benchmark logs: it keeps its figures to itself, and says when the timed part begins and ends. */
+  private static final class Listener extends AppenderSkeleton {
+    private final String pid;
+    private double rate, each;
+    private long start;
+
+    Listener(String pid) {
+      this.pid = pid;
+    }
+
+    @Override
+    protected void append(LoggingEvent event) {
+      String message = String.valueOf(event.getMessage());
+      if (START.matcher(message).matches()) start = cpuMicros(pid); // that of its preparation comes first, and is overwritten
+      Matcher m = DONE.matcher(message);
+      if (m.matches()) each = (cpuMicros(pid) - start) / Double.parseDouble(m.group(1));
+      m = RATE.matcher(message);
+      if (m.find()) rate = Double.parseDouble(m.group(1));
+    }
+
+    @Override
+    public void close() {}
+
+    @Override
+    public boolean requiresLayout() {
+      return false;
+    }
+  }
+
   public static void main(String[] args) throws Exception {
-    boolean failed = false;
     Constructor<NNThroughputBenchmark> make = NNThroughputBenchmark.class.getDeclaredConstructor(Configuration.class);
     make.setAccessible(true); // its runBenchmark() drops the exit code
-    for (String operation : Arrays.copyOfRange(args, 2, args.length)) {
-      String many = operation.equals("mkdirs") ? "-dirs" : "-files";
-      String each = operation.equals("mkdirs") ? "-dirsPerDir" : "-filesPerDir";
-      List<String> line = new ArrayList<>(List.of("-op", operation, "-threads", args[0], many, args[1], each, "32"));
-      long start = System.nanoTime();
-      int exit = ToolRunner.run(make.newInstance(Probe.conf()), line.toArray(new String[0]));
-      double seconds = (System.nanoTime() - start) / 1e9;
-      System.out.println(operation + "\t" + exit + "\t" + Math.round(Integer.parseInt(args[1]) / seconds));
-      failed |= exit != 0;
+    Listener listener = new Listener(args[0]);
+    Logger logger = Logger.getLogger(NNThroughputBenchmark.class);
+    logger.addAppender(listener);
+    logger.setAdditivity(false);
+    BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+    for (String operation; (operation = in.readLine()) != null; ) {
+      String many = operation.equals("mkdirs") ? "-dirs" : "-files", each = operation.equals("mkdirs") ? "-dirsPerDir" : "-filesPerDir";
+      String[] line = {"-op", operation, "-threads", args[1], many, args[2], each, "32"};
+      listener.rate = 0;
+      int exit = ToolRunner.run(make.newInstance(Probe.conf()), line);
+      System.out.printf("%s\t%d\t%.0f\t%.1f%n", operation, exit, listener.rate, listener.each);
     }
-    System.exit(failed ? 1 : 0);
+    System.exit(0);
+  }
+
+  private static long cpuMicros(String pid) {
+    if (pid.equals("0")) return 0;
+    try {
+      String stat = Files.readString(Path.of("/proc/" + pid + "/stat"));
+      String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
+      return (Long.parseLong(fields[11]) + Long.parseLong(fields[12])) * TICK_US;
+    } catch (IOException e) {
+      throw new java.io.UncheckedIOException("the server's CPU time", e);
+    }
   }
 }
