@@ -30,14 +30,21 @@ impl Server {
     pub fn start(namenodes: usize, recorded_with_data: bool) -> Result<Server> {
         ensure!(namenodes > 0, "a cluster needs a namenode");
         if target_is_stock() {
-            let stock = Stock::start(recorded_with_data)?;
-            let hadoop = stock.client()?;
-            return Ok(Server {
-                addresses: vec![stock.address(); namenodes],
-                hadoop,
-                processes: Processes::Stock(stock),
-            });
+            Server::stock(namenodes, recorded_with_data)
+        } else {
+            Server::trellis(namenodes)
         }
+    }
+
+    /// A stock NameNode, named `times` times.
+    pub fn stock(times: usize, datanode: bool) -> Result<Server> {
+        let stock = Stock::start(datanode)?;
+        let hadoop = stock.client()?;
+        Ok(Server { addresses: vec![stock.address(); times], hadoop, processes: Processes::Stock(stock) })
+    }
+
+    /// A Trellis cluster that restarts namenodes that die.
+    pub fn trellis(namenodes: usize) -> Result<Server> {
         let cluster = Cluster::start(&Options {
             namenodes,
             arguments: vec!["--restart".to_owned()],
@@ -57,6 +64,14 @@ impl Server {
     /// The RPC port of the first namenode.
     pub fn port(&self) -> &str {
         self.addresses[0].rsplit(':').next().unwrap_or_default()
+    }
+
+    /// The process of namenode `index`.
+    pub fn namenode_pid(&self, index: usize) -> Result<u32> {
+        match &self.processes {
+            Processes::Trellis { cluster, .. } => Ok(cluster.namenode_pid(index)?.as_raw().cast_unsigned()),
+            Processes::Stock(stock) => Ok(stock.namenode_pid()),
+        }
     }
 
     /// Ends namenode `index` with SIGKILL; it is started again over the same store.

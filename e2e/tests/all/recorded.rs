@@ -10,6 +10,9 @@ use e2e::hadoop::{folder, stdout_of};
 use e2e::server::{Server, target_is_stock};
 use e2e::table::{Columns, Exclusions, compare};
 
+/// What the stock benchmark is asked to do.
+const NNBENCH: [&str; 6] = ["create", "mkdirs", "open", "fileStatus", "rename", "delete"];
+
 /// The stock shell prints and answers what it does against the stock NameNode; the commands go to the namenodes in turn.
 pub fn shell(namenodes: usize) -> Result<Vec<String>> {
     let server = Server::start(namenodes, false)?;
@@ -93,12 +96,12 @@ fn exchanges(text: &str) -> String {
 /// The stock benchmark runs to its end, operation by operation.
 pub fn nnbench() -> Result<Vec<String>> {
     let server = Server::start(1, false)?;
-    let operations = ["create", "mkdirs", "open", "fileStatus", "rename", "delete"];
-    let mut arguments = vec!["4".to_owned(), "200".to_owned()];
-    arguments.extend(operations.map(str::to_owned));
-    let printed = server.hadoop().probe("NnBench", &arguments, None)?;
+    let operations = tempfile::NamedTempFile::new()?;
+    fs::write(operations.path(), NNBENCH.join("\n"))?;
+    let arguments = ["0", "4", "200"].map(str::to_owned); // no CPU time, 4 threads, 200 operations of each kind
+    let printed = server.hadoop().probe("NnBench", &arguments, Some(operations.path()))?;
     let done: Vec<&str> = printed.lines().filter(|line| line.split('\t').nth(1) == Some("0")).collect();
-    ensure!(done.len() == operations.len(), "not every operation ended well:\n{printed}");
+    ensure!(done.len() == NNBENCH.len(), "not every operation ended well:\n{printed}");
     Ok(Vec::new())
 }
 
