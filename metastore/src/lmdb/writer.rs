@@ -138,7 +138,7 @@ impl Lane {
             self.core.counters.retries.add(group.len());
             match error {
                 None => {}
-                Some(error) if error.is_retryable() && attempt < GROUP_ATTEMPTS => {
+                Some(error) if runs_again(&error) && attempt < GROUP_ATTEMPTS => {
                     tracing::warn!(%error, operations = group.len(), "a group runs again");
                     std::thread::sleep(self.config.backoff * 2u32.pow(attempt));
                 }
@@ -248,6 +248,11 @@ impl Lane {
             None => Ok(changes),
         }
     }
+}
+
+/// Whether another transaction may succeed. After a commit of unknown outcome the engine refuses all further ones.
+fn runs_again(error: &StoreError) -> bool {
+    error.is_retryable() && !matches!(error, StoreError::MaybeCommitted(_))
 }
 
 /// The end of an operation that disagrees with the transaction it ran in: retriable if a row moved that it holds at a

@@ -1,6 +1,7 @@
 //! What holds for the embedded store beyond the contract.
 
 mod crash;
+mod disk;
 mod measure;
 mod model;
 mod open;
@@ -27,10 +28,18 @@ pub use process::is_child;
 use crate::backends::small_lmdb;
 
 pub fn trials() -> Vec<Trial> {
-    [open::trials(), writer::trials(), model::trials(), crash::trials(), sharing::trials(), measure::trials()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        open::trials(),
+        writer::trials(),
+        model::trials(),
+        crash::trials(),
+        disk::trials(),
+        sharing::trials(),
+        measure::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// A test with an empty directory of its own.

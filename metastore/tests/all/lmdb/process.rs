@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use super::{crash, sharing};
+use super::{crash, disk, sharing};
 
 const ROLE: &str = "TRELLIS_LMDB_TEST_ROLE";
 const DIR: &str = "TRELLIS_LMDB_TEST_DIR";
@@ -17,8 +17,9 @@ pub fn is_child() -> bool {
         "write-and-freeze" => crash::write_and_freeze(dir),
         "read-and-freeze" => crash::read_and_freeze(dir),
         "write-and-tell" => crash::write_and_tell(dir),
-        "commit-once" => crash::commit_once(dir),
-        "fill-the-disk" => crash::fill_the_disk(dir),
+        "commit-once" => disk::commit_once(dir),
+        "commit-twice" => disk::commit_twice(dir),
+        "fill-the-disk" => disk::fill_the_disk(dir),
         "increment" => sharing::increment_until_told(dir),
         other => panic!("no such role: {other}"),
     }
