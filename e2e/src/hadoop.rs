@@ -52,6 +52,11 @@ impl Hadoop {
         Ok(Hadoop { conf })
     }
 
+    /// The programs with a configuration that exists.
+    pub fn with_conf(conf: &Path) -> Hadoop {
+        Hadoop { conf: conf.to_owned() }
+    }
+
     /// The folder with core-site.xml and hdfs-site.xml.
     pub fn conf(&self) -> &Path {
         &self.conf

@@ -42,6 +42,7 @@ public final class Shells {
     for (String line; (line = lines.readLine()) != null; ) {
       if (line.isBlank() || line.startsWith("#") || line.startsWith("|") || line.startsWith("!") || line.startsWith("=")) {
         if (line.startsWith("#")) out.println(line);
+        out.flush();
         continue; // answers are skipped, so that a transcript can itself be run again
       }
       Configuration c = new Configuration(conf);

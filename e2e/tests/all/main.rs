@@ -6,11 +6,13 @@
 mod contract;
 mod crash;
 mod recorded;
+mod survive;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use e2e::hadoop::{missing_java, missing_python};
+use e2e::server::target_is_stock;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// A test: notes to be shown, or what went wrong.
@@ -33,7 +35,13 @@ fn main() -> ExitCode {
         ("contract", contract::contract),
     ];
     let python: &[(&'static str, Test)] = &[("wire", recorded::wire), ("fields", recorded::fields)];
+    let trellis: &[(&'static str, Test)] = &[
+        ("survive::failover", survive::failover),
+        ("survive::same_names_after_restart", survive::same_names_after_restart),
+    ];
     let mut trials = level(java, missing_java());
+    let not_stock = target_is_stock().then(|| "the stock NameNode stands alone".to_owned());
+    trials.extend(level(trellis, not_stock.or_else(missing_java)));
     trials.extend(level(python, missing_python()));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
