@@ -7,15 +7,20 @@
 //! - [`membership`]: which namenodes live, who leads
 //! - [`store`]: a store as a whole: made ready, looked at
 //! - [`path`], [`user`], [`policy`], [`config`], [`refusal`]: what they speak of
+//! - [`rpc`]: Hadoop RPC in front of the engine; the method tables
+//! - [`audit`], [`metrics`]: what happened, and how often
 
 pub mod check;
+pub mod audit;
 pub mod config;
 pub mod engine;
 pub mod jobs;
 pub mod membership;
+pub mod metrics;
 pub mod ops;
 pub mod path;
 pub mod policy;
 pub mod refusal;
+pub mod rpc;
 pub mod store;
 pub mod user;

@@ -65,9 +65,7 @@ impl Users {
     /// The user with this name (a full principal is cut to its short name).
     pub fn get(&self, name: &str) -> Arc<User> {
         let short = name.split(['/', '@']).next().unwrap_or(name);
-        if let Some((at, user)) = self.known.get(short)
-            && at.elapsed() < GROUPS_KEPT
-        {
+        if let Some(user) = self.known(short) {
             return user;
         }
         let groups = os_groups(short);
@@ -75,6 +73,12 @@ impl Users {
         let user = Arc::new(User { name: short.to_owned(), groups, superuser });
         self.known.insert(short.to_owned(), (Instant::now(), user.clone()));
         user
+    }
+
+    /// The user with this name, if the OS was asked about it a short time ago: never waits.
+    pub fn known(&self, name: &str) -> Option<Arc<User>> {
+        let short = name.split(['/', '@']).next().unwrap_or(name);
+        self.known.get(short).filter(|(at, _)| at.elapsed() < GROUPS_KEPT).map(|(_, user)| user)
     }
 
     /// Forgets what the OS said (`dfsadmin -refreshUserToGroupsMappings`).

@@ -128,16 +128,16 @@ impl Engine {
     }
 
     /// Runs an operation that only reads. Where the backend allows it, at once, in the caller's task: then the answer
-    /// is returned. Else `None`, and `later` gets it.
+    /// is returned. Else `None`, and what `later` makes gets it.
     pub fn read<A: Send + 'static>(
         self: &Arc<Self>,
         ctx: Ctx,
         target: u64,
         mut op: Op<A>,
-        later: impl FnOnce(std::result::Result<A, RpcError>) + Send + 'static,
+        later: impl FnOnce() -> Later<A>,
     ) -> Option<std::result::Result<A, RpcError>> {
         let inline = self.backend.read_inline(|rows| run_once(rows, &ctx, &mut op));
-        let call = |ctx, op| self.pending(ctx, target, op, Box::new(later), None, false);
+        let call = |ctx, op| self.pending(ctx, target, op, later(), None, false);
         match inline {
             None => self.queue(call(ctx, op)),
             Some(Ok(Ok(Ok(answer)))) => return Some(Ok(answer)),
@@ -196,7 +196,7 @@ impl Engine {
         op: Op<A>,
     ) -> std::result::Result<A, RpcError> {
         let (sender, answer) = oneshot::channel();
-        match self.read(ctx, target, op, |result| drop(sender.send(result))) {
+        match self.read(ctx, target, op, || Box::new(move |result| drop(sender.send(result)))) {
             Some(result) => result,
             None => answer.await.unwrap_or_else(|_| Err(fenced())),
         }

@@ -116,6 +116,12 @@ impl ServerConn {
         self.state == State::Closed
     }
 
+    /// Refuses the user of [`Event::Context`]: answers what to send before closing. Nothing more comes.
+    pub fn refuse_user(&mut self, error: &RpcError) -> Bytes {
+        self.state = State::Closed;
+        reply::fatal(&CallId::out_of_band(CONTEXT_CALL_ID, NO_RETRY), Code::FatalUnauthorized, error)
+    }
+
     fn close(&mut self, last_words: Bytes) -> Event {
         self.state = State::Closed;
         Event::ReplyAndClose(last_words)

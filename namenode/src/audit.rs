@@ -1,0 +1,184 @@
+//! The audit log: one line per operation, in HDFS's own format (Java: FSNamesystem.FSNamesystemAuditLogger).
+//!
+//! Lines leave through a bounded queue to a thread that writes them; when the disk is slower than the namenode, lines
+//! are dropped and counted, and no call waits. Writes are logged after they are durable.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+
+use crate::engine::permission::symbolic;
+use crate::rpc::call::Caller;
+
+/// Lines that may wait for the disk.
+const QUEUED_LINES: usize = 1 << 16;
+/// Characters of a path or a caller context that are logged (stock: no path is longer).
+const MAX_CHARS: usize = 8000;
+/// Characters of a caller context that are logged (`hadoop.caller.context.max.size`).
+const MAX_CONTEXT_CHARS: usize = 128;
+
+/// What the audit log says of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Said {
+    /// `allowed=true`.
+    #[default]
+    Allowed,
+    /// `allowed=true`, with owner, group and mode of what came out of it.
+    Made {
+        /// Owner's name.
+        owner: String,
+        /// Group's name.
+        group: String,
+        /// Mode bits.
+        mode: u32,
+    },
+    /// `allowed=false`.
+    Denied,
+    /// No line.
+    Silent,
+}
+
+/// What a line says besides who called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trail {
+    /// What came of it.
+    pub said: Said,
+    /// The command, by stock's name.
+    pub command: Cow<'static, str>,
+    /// The path as the client sent it.
+    pub src: String,
+    /// The second path.
+    pub dst: Option<String>,
+}
+
+/// The audit log of a namenode.
+pub struct AuditLog {
+    writer: NonBlocking,
+    dropped: ErrorCounter,
+    _flushed_when_dropped: WorkerGuard,
+}
+
+impl AuditLog {
+    /// A log that appends to a file; it is made when missing, and may be rotated by copying and truncating it.
+    pub fn to_file(path: &Path) -> io::Result<AuditLog> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(AuditLog::to_writer(file))
+    }
+
+    /// A log over anything that can be written to.
+    pub fn to_writer(writer: impl io::Write + Send + 'static) -> AuditLog {
+        let (writer, guard) = NonBlockingBuilder::default()
+            .buffered_lines_limit(QUEUED_LINES)
+            .lossy(true)
+            .thread_name("audit")
+            .finish(writer);
+        AuditLog { dropped: writer.error_counter(), writer, _flushed_when_dropped: guard }
+    }
+
+    /// Lines that were dropped because the disk was too slow.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.dropped_lines() as u64
+    }
+
+    /// Logs one operation.
+    pub fn log(&self, trail: &Trail, caller: &Caller, context: &[u8]) {
+        let text = line(SystemTime::now(), trail, caller, &String::from_utf8_lossy(context));
+        // A full queue drops the line and counts it.
+        let _ = self.writer.clone().write_all(text.as_bytes());
+    }
+}
+
+/// One whole line.
+fn line(at: SystemTime, trail: &Trail, caller: &Caller, context: &str) -> String {
+    let stamp = humantime::format_rfc3339_millis(at).to_string();
+    let stamp = stamp.trim_end_matches('Z').replace('T', " ").replace('.', ",");
+    let allowed = trail.said != Said::Denied;
+    let mut text = String::with_capacity(256);
+    let (ugi, machine, command) = (&caller.ugi, &caller.machine, &trail.command);
+    // Writing to a String does not fail.
+    let _ = write!(
+        text,
+        "{stamp} INFO FSNamesystem.audit: allowed={allowed}\tugi={ugi}\tip=/{machine}\tcmd={command}\tsrc="
+    );
+    escape(&mut text, &trail.src, MAX_CHARS);
+    text.push_str("\tdst=");
+    match &trail.dst {
+        Some(dst) => escape(&mut text, dst, MAX_CHARS),
+        None => text.push_str("null"),
+    }
+    let _ = match &trail.said {
+        Said::Made { owner, group, mode } => write!(text, "\tperm={owner}:{group}:{}", symbolic(*mode)),
+        _ => write!(text, "\tperm=null"),
+    };
+    text.push_str("\tproto=rpc");
+    if !context.is_empty() {
+        text.push_str("\tcallerContext=");
+        escape(&mut text, context, MAX_CONTEXT_CHARS);
+    }
+    text.push('\n');
+    text
+}
+
+/// Java's escapes (`StringEscapeUtils.escapeJava`): a name cannot break a line or fake a column.
+fn escape(text: &mut String, name: &str, max_chars: usize) {
+    for c in name.chars().take(max_chars) {
+        match c {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\u{8}' => text.push_str("\\b"),
+            '\n' => text.push_str("\\n"),
+            '\t' => text.push_str("\\t"),
+            '\u{c}' => text.push_str("\\f"),
+            '\r' => text.push_str("\\r"),
+            ' '..='\u{7f}' => text.push(c),
+            _ => {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    let _ = write!(text, "\\u{unit:04X}");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::user::User;
+
+    fn caller() -> Caller {
+        let user = User { name: "root".into(), groups: Vec::new(), superuser: true };
+        Caller { user: Arc::new(user), ugi: "root (auth:SIMPLE)".into(), machine: "127.0.0.1".into() }
+    }
+
+    #[test]
+    fn lines_as_stock_writes_them() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
+        let said = Said::Made { owner: "root".into(), group: "supergroup".into(), mode: 0o755 };
+        let trail = Trail { said, command: "mkdirs".into(), src: "/a".into(), dst: None };
+        assert_eq!(
+            line(at, &trail, &caller(), "CLI"),
+            "2023-11-14 22:13:20,123 INFO FSNamesystem.audit: allowed=true\tugi=root (auth:SIMPLE)\tip=/127.0.0.1\t\
+             cmd=mkdirs\tsrc=/a\tdst=null\tperm=root:supergroup:rwxr-xr-x\tproto=rpc\tcallerContext=CLI\n"
+        );
+        let trail = Trail {
+            said: Said::Denied,
+            command: "rename (options=[OVERWRITE])".into(),
+            src: "/t\tab\nü\"".into(),
+            dst: Some("/𝄞\\".into()),
+        };
+        assert_eq!(
+            line(at, &trail, &caller(), ""),
+            "2023-11-14 22:13:20,123 INFO FSNamesystem.audit: allowed=false\tugi=root (auth:SIMPLE)\tip=/127.0.0.1\t\
+             cmd=rename (options=[OVERWRITE])\tsrc=/t\\tab\\n\\u00FC\\\"\tdst=/\\uD834\\uDD1E\\\\\tperm=null\tproto=rpc\n"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! THE table of ClientProtocol: one line per method, all of them, in the protocol's own order.
+//!
+//! | a line says | meaning |
+//! |---|---|
+//! | `read(CONSTANT, plan)` | an operation that only reads; where the store is embedded it runs in the connection's task |
+//! | `write(…)` | an operation that may write; a repeat is run again and does no harm |
+//! | `write_once(…)` | a repeat (same client, same call) gets the first answer, on every namenode; stock's retry cache covers it too |
+//! | `write_kept(…)` | the same for methods that overwrite state, which stock lets run again |
+//! | `answer(…)` | answered without the store |
+//! | `refuse(…)` | not supported: the exception that stock clients understand, and why; `su`: after stock's check of the caller |
+//!
+//! The audit name is stock's; a method without one leaves no line, as in stock. How many inodes a call may make, and
+//! what its audit line says, is in its plan. docs/COMPAT.md is made from this table.
+
+use super::plan::methods;
+use super::{fixed, names};
+
+#[rustfmt::skip]
+methods! { CLIENT_PROTOCOL of trellis_proto::hdfs::client_namenode_protocol:
+    "getBlockLocations" => refuse(GET_BLOCK_LOCATIONS, UnsupportedOperation, "Block locations are not served yet.");
+    "getServerDefaults" => answer(GET_SERVER_DEFAULTS, fixed::server_defaults);
+    "create" => refuse(CREATE, UnsupportedOperation, "Files cannot be created yet.");
+    "append" => refuse(APPEND, UnsupportedOperation, "Append is not supported yet.");
+    "setReplication" => refuse(SET_REPLICATION, UnsupportedOperation, "Attributes cannot be changed yet.");
+    "setStoragePolicy" => refuse(SET_STORAGE_POLICY, UnsupportedOperation, "Attributes cannot be changed yet.");
+    "unsetStoragePolicy" => refuse(UNSET_STORAGE_POLICY, UnsupportedOperation, "Attributes cannot be changed yet.");
+    "getStoragePolicy" => refuse(GET_STORAGE_POLICY, UnsupportedOperation, "Status is not served yet.");
+    "getStoragePolicies" => answer(GET_STORAGE_POLICIES, fixed::storage_policies);
+    "setPermission" => refuse(SET_PERMISSION, UnsupportedOperation, "Attributes cannot be changed yet.");
+    "setOwner" => refuse(SET_OWNER, UnsupportedOperation, "Attributes cannot be changed yet.");
+    "abandonBlock" => refuse(ABANDON_BLOCK, UnsupportedOperation, "Blocks are not supported yet.");
+    "addBlock" => refuse(ADD_BLOCK, Io, "There are 0 datanode(s) running: this namenode does not serve datanodes yet.");
+    "getAdditionalDatanode" => refuse(GET_ADDITIONAL_DATANODE, Io, "There are 0 datanode(s) running: this namenode does not serve datanodes yet.");
+    "complete" => refuse(COMPLETE, UnsupportedOperation, "Files cannot be created yet.");
+    "reportBadBlocks" => refuse(REPORT_BAD_BLOCKS, UnsupportedOperation, "Blocks are not supported yet.");
+    "concat" => refuse(CONCAT, UnsupportedOperation, "Concat is not supported yet.");
+    "truncate" => refuse(TRUNCATE, UnsupportedOperation, "Truncate is not supported yet.");
+    "rename" => write_once(RENAME, names::rename, audit "rename");
+    "rename2" => write_once(RENAME2, names::rename2, audit "rename");
+    "delete" => write_once(DELETE, names::delete, audit "delete");
+    "mkdirs" => write(MKDIRS, names::mkdirs, audit "mkdirs");
+    "getListing" => refuse(GET_LISTING, UnsupportedOperation, "Listings are not served yet.");
+    "getBatchedListing" => refuse(GET_BATCHED_LISTING, UnsupportedOperation, "Listings of many directories at once are not supported yet: list them one by one.");
+    "renewLease" => refuse(RENEW_LEASE, UnsupportedOperation, "Files cannot be created yet.");
+    "recoverLease" => refuse(RECOVER_LEASE, UnsupportedOperation, "Files cannot be created yet.");
+    "getFsStats" => answer(GET_FS_STATS, fixed::fs_stats, note "capacity and blocks are 0 while there are no datanodes");
+    "getFsReplicatedBlockStats" => answer(GET_FS_REPLICATED_BLOCK_STATS, fixed::replicated_block_stats, note "0 while there are no datanodes");
+    "getFsECBlockGroupStats" => answer(GET_FS_EC_BLOCK_GROUP_STATS, fixed::ec_block_group_stats, note "always 0: there is no erasure coding");
+    "getDatanodeReport" => answer(GET_DATANODE_REPORT, fixed::datanode_report, note "empty while there are no datanodes");
+    "getDatanodeStorageReport" => answer(GET_DATANODE_STORAGE_REPORT, fixed::datanode_storage_report, note "empty while there are no datanodes");
+    "getPreferredBlockSize" => refuse(GET_PREFERRED_BLOCK_SIZE, UnsupportedOperation, "Status is not served yet.");
+    "setSafeMode" => answer(SET_SAFE_MODE, fixed::safe_mode, note "get and leave; there is no safe mode to enter");
+    "saveNamespace" => refuse(SAVE_NAMESPACE, su "saveNamespace", UnsupportedOperation, "There is no image to save: the namespace is in the metadata store. Back the store up instead ('trellis store dump').");
+    "rollEdits" => refuse(ROLL_EDITS, su "rollEditLog", UnsupportedOperation, "There is no edit log to roll: the namespace is in the metadata store.");
+    "restoreFailedStorage" => answer(RESTORE_FAILED_STORAGE, fixed::restore_failed_storage, note "check answers false: there are no edit directories to restore; the rest is refused");
+    "refreshNodes" => answer(REFRESH_NODES, fixed::refresh_nodes, note "nothing to read while there are no datanodes");
+    "finalizeUpgrade" => answer(FINALIZE_UPGRADE, fixed::finalize_upgrade, note "no upgrade is ever unfinished");
+    "upgradeStatus" => answer(UPGRADE_STATUS, fixed::upgrade_status);
+    "rollingUpgrade" => answer(ROLLING_UPGRADE, fixed::rolling_upgrade, note "query and finalize; namenodes are upgraded one by one, without a mode for it");
+    "listCorruptFileBlocks" => answer(LIST_CORRUPT_FILE_BLOCKS, fixed::corrupt_file_blocks, note "empty while there are no datanodes");
+    "metaSave" => refuse(META_SAVE, su "metaSave", UnsupportedOperation, "A namenode writes no dumps. See its /metrics, or 'trellis store dump'.");
+    "getFileInfo" => refuse(GET_FILE_INFO, UnsupportedOperation, "Status is not served yet.");
+    "getLocatedFileInfo" => refuse(GET_LOCATED_FILE_INFO, UnsupportedOperation, "Status is not served yet.");
+    "addCacheDirective" => refuse(ADD_CACHE_DIRECTIVE, UnsupportedOperation, "Centralized caching is not supported.");
+    "modifyCacheDirective" => refuse(MODIFY_CACHE_DIRECTIVE, UnsupportedOperation, "Centralized caching is not supported.");
+    "removeCacheDirective" => refuse(REMOVE_CACHE_DIRECTIVE, UnsupportedOperation, "Centralized caching is not supported.");
+    "listCacheDirectives" => answer(LIST_CACHE_DIRECTIVES, fixed::cache_directives, note "always empty");
+    "addCachePool" => refuse(ADD_CACHE_POOL, su "addCachePool", UnsupportedOperation, "Centralized caching is not supported.");
+    "modifyCachePool" => refuse(MODIFY_CACHE_POOL, su "modifyCachePool", UnsupportedOperation, "Centralized caching is not supported.");
+    "removeCachePool" => refuse(REMOVE_CACHE_POOL, su "removeCachePool", UnsupportedOperation, "Centralized caching is not supported.");
+    "listCachePools" => answer(LIST_CACHE_POOLS, fixed::cache_pools, note "always empty");
+    "getFileLinkInfo" => refuse(GET_FILE_LINK_INFO, UnsupportedOperation, "Status is not served yet.");
+    "getContentSummary" => refuse(GET_CONTENT_SUMMARY, UnsupportedOperation, "Summaries are not served yet.");
+    "setQuota" => answer(SET_QUOTA, fixed::set_quota, note "refused after stock's check of the caller: quotas are not supported yet");
+    "fsync" => refuse(FSYNC, UnsupportedOperation, "Blocks are not supported yet.");
+    "setTimes" => refuse(SET_TIMES, UnsupportedOperation, "Attributes cannot be changed yet.");
+    "createSymlink" => refuse(CREATE_SYMLINK, UnsupportedOperation, "Symlinks not supported");
+    "getLinkTarget" => refuse(GET_LINK_TARGET, UnsupportedOperation, "Status is not served yet.");
+    "updateBlockForPipeline" => refuse(UPDATE_BLOCK_FOR_PIPELINE, UnsupportedOperation, "Blocks are not supported yet.");
+    "updatePipeline" => refuse(UPDATE_PIPELINE, UnsupportedOperation, "Blocks are not supported yet.");
+    "getDelegationToken" => answer(GET_DELEGATION_TOKEN, fixed::delegation_token, note "no token, as stock without security");
+    "renewDelegationToken" => refuse(RENEW_DELEGATION_TOKEN, Io, "Delegation Token can be renewed only with kerberos or web authentication");
+    "cancelDelegationToken" => refuse(CANCEL_DELEGATION_TOKEN, InvalidToken, "Token not found: this cluster gives out no tokens.");
+    "setBalancerBandwidth" => refuse(SET_BALANCER_BANDWIDTH, su "setBalancerBandwidth", UnsupportedOperation, "There is no balancer bandwidth to set: this namenode does not serve datanodes yet.");
+    "getDataEncryptionKey" => answer(GET_DATA_ENCRYPTION_KEY, fixed::data_encryption_key, note "no key: data transfer is not encrypted");
+    "createSnapshot" => answer(CREATE_SNAPSHOT, fixed::create_snapshot, note "refused as stock does for a directory that is not snapshottable");
+    "renameSnapshot" => answer(RENAME_SNAPSHOT, fixed::rename_snapshot, note "refused as stock does for a directory that is not snapshottable");
+    "allowSnapshot" => refuse(ALLOW_SNAPSHOT, su "allowSnapshot", Snapshot, "Snapshots are not supported yet.");
+    "disallowSnapshot" => refuse(DISALLOW_SNAPSHOT, su "disallowSnapshot", Snapshot, "Snapshots are not supported yet: no directory is snapshottable.");
+    "getSnapshottableDirListing" => answer(GET_SNAPSHOTTABLE_DIR_LISTING, fixed::snapshottable_directories, note "always none");
+    "getSnapshotListing" => answer(GET_SNAPSHOT_LISTING, fixed::snapshots, note "refused as stock does for a directory that is not snapshottable");
+    "deleteSnapshot" => answer(DELETE_SNAPSHOT, fixed::delete_snapshot, note "refused as stock does for a directory that is not snapshottable");
+    "getSnapshotDiffReport" => answer(GET_SNAPSHOT_DIFF_REPORT, fixed::snapshot_diff, note "refused as stock does for a directory that is not snapshottable");
+    "getSnapshotDiffReportListing" => answer(GET_SNAPSHOT_DIFF_REPORT_LISTING, fixed::snapshot_diff_listing, note "refused as stock does for a directory that is not snapshottable");
+    "isFileClosed" => refuse(IS_FILE_CLOSED, UnsupportedOperation, "Status is not served yet.");
+    "modifyAclEntries" => refuse(MODIFY_ACL_ENTRIES, Acl, "ACLs are not supported yet.");
+    "removeAclEntries" => refuse(REMOVE_ACL_ENTRIES, Acl, "ACLs are not supported yet.");
+    "removeDefaultAcl" => refuse(REMOVE_DEFAULT_ACL, Acl, "ACLs are not supported yet.");
+    "removeAcl" => refuse(REMOVE_ACL, Acl, "ACLs are not supported yet.");
+    "setAcl" => refuse(SET_ACL, Acl, "ACLs are not supported yet.");
+    "getAclStatus" => refuse(GET_ACL_STATUS, Acl, "ACLs are not supported yet.");
+    "setXAttr" => refuse(SET_X_ATTR, UnsupportedOperation, "Extended attributes are not supported yet.");
+    "getXAttrs" => refuse(GET_X_ATTRS, UnsupportedOperation, "Extended attributes are not supported yet.");
+    "listXAttrs" => refuse(LIST_X_ATTRS, UnsupportedOperation, "Extended attributes are not supported yet.");
+    "removeXAttr" => refuse(REMOVE_X_ATTR, UnsupportedOperation, "Extended attributes are not supported yet.");
+    "checkAccess" => refuse(CHECK_ACCESS, UnsupportedOperation, "Status is not served yet.");
+    "createEncryptionZone" => answer(CREATE_ENCRYPTION_ZONE, fixed::create_encryption_zone, note "refused as stock does without a key provider");
+    "listEncryptionZones" => answer(LIST_ENCRYPTION_ZONES, fixed::encryption_zones, note "always none");
+    "reencryptEncryptionZone" => refuse(REENCRYPT_ENCRYPTION_ZONE, su "reencryptEncryptionZone", Io, "No key provider is available: there are no encryption zones.");
+    "listReencryptionStatus" => answer(LIST_REENCRYPTION_STATUS, fixed::reencryption_status, note "always none");
+    "getEZForPath" => answer(GET_EZ_FOR_PATH, fixed::encryption_zone_of_path, note "always none");
+    "setErasureCodingPolicy" => refuse(SET_ERASURE_CODING_POLICY, UnsupportedOperation, "Erasure coding is not supported.");
+    "unsetErasureCodingPolicy" => refuse(UNSET_ERASURE_CODING_POLICY, NoEcPolicySet, "No erasure coding policy explicitly set: erasure coding is not supported.");
+    "getECTopologyResultForPolicies" => refuse(GET_EC_TOPOLOGY_RESULT_FOR_POLICIES, su "getECTopologyResultForPolicies", UnsupportedOperation, "Erasure coding is not supported.");
+    "getCurrentEditLogTxid" => refuse(GET_CURRENT_EDIT_LOG_TXID, su "getCurrentEditLogTxid", UnsupportedOperation, "There is no stream of edits: the namespace is in the metadata store.");
+    "getEditsFromTxid" => refuse(GET_EDITS_FROM_TXID, su "getEditsFromTxid", UnsupportedOperation, "There is no stream of edits: the namespace is in the metadata store.");
+    "getErasureCodingPolicies" => answer(GET_ERASURE_CODING_POLICIES, fixed::ec_policies, note "always none");
+    "addErasureCodingPolicies" => refuse(ADD_ERASURE_CODING_POLICIES, su "addErasureCodingPolicies", UnsupportedOperation, "Erasure coding is not supported.");
+    "removeErasureCodingPolicy" => refuse(REMOVE_ERASURE_CODING_POLICY, su "removeErasureCodingPolicy", UnsupportedOperation, "Erasure coding is not supported.");
+    "enableErasureCodingPolicy" => refuse(ENABLE_ERASURE_CODING_POLICY, su "enableErasureCodingPolicy", UnsupportedOperation, "Erasure coding is not supported.");
+    "disableErasureCodingPolicy" => refuse(DISABLE_ERASURE_CODING_POLICY, su "disableErasureCodingPolicy", UnsupportedOperation, "Erasure coding is not supported.");
+    "getErasureCodingPolicy" => refuse(GET_ERASURE_CODING_POLICY, UnsupportedOperation, "Status is not served yet.");
+    "getErasureCodingCodecs" => answer(GET_ERASURE_CODING_CODECS, fixed::ec_codecs, note "always none");
+    "getQuotaUsage" => refuse(GET_QUOTA_USAGE, UnsupportedOperation, "Summaries are not served yet.");
+    "listOpenFiles" => answer(LIST_OPEN_FILES, fixed::open_files, note "always none yet");
+    "msync" => answer(MSYNC, fixed::msync, note "nothing to wait for: every namenode answers from the store");
+    "satisfyStoragePolicy" => refuse(SATISFY_STORAGE_POLICY, Io, "Cannot request to satisfy storage policy when storage policy satisfier feature has been disabled by admin. Seek for an admin help to enable it or use Mover tool.");
+    "getHAServiceState" => answer(GET_HA_SERVICE_STATE, fixed::ha_service_state, note "refused as stock does without HA: every namenode is active");
+    "getSlowDatanodeReport" => answer(GET_SLOW_DATANODE_REPORT, fixed::slow_datanode_report, note "always empty yet");
+    "getEnclosingRoot" => answer(GET_ENCLOSING_ROOT, fixed::enclosing_root, note "always /");
+}

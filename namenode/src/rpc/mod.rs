@@ -1,0 +1,29 @@
+//! Hadoop RPC in front of the engine: the only place where wire messages meet operations.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`client_protocol`] | THE table: every method of ClientProtocol, one line each |
+//! | [`protocols`] | the same for the other protocols that share the port |
+//! | [`plan`] | what a line of a table leads to: request → operation → answer |
+//! | `names`, `fixed`, … | requests to operations, by family; answers that need no store |
+//! | [`service`] | a call looked up in the tables, run, measured, audited |
+//! | [`server`] | the listener, limits, closing |
+//! | `connection` | one task per connection: bytes in, calls, bytes out |
+//! | `call` | one call on its way; its answer, now or later |
+//! | [`compat`] | docs/COMPAT.md, made from the tables |
+
+pub mod client_protocol;
+pub mod protocols;
+
+pub mod plan;
+
+mod fixed;
+mod names;
+
+pub mod compat;
+pub mod identity;
+pub mod service;
+
+pub mod call;
+mod connection;
+pub mod server;

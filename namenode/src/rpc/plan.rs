@@ -1,0 +1,304 @@
+//! What a line of a method table leads to.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+
+use prost::Message;
+use trellis_proto::exception::{Kind, RpcError};
+use trellis_proto::methods::{Rpc, Service as Protocol};
+use trellis_proto::presence::{Checked, decode_request};
+
+use super::call::{Caller, Incoming, Outcome};
+use super::service::Service;
+use crate::audit::{Said, Trail};
+use crate::engine::ctx::CallId;
+use crate::engine::tx::Tx;
+use crate::engine::{Later, Op};
+use crate::refusal::Result as OpResult;
+
+/// What a method does with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// Only reads.
+    Read,
+    /// Writes; a repeat does no harm and is run again.
+    Write,
+    /// Writes; a repeat gets the first answer. A client id that is not one is refused, as in stock (its own retry
+    /// cache covers these methods).
+    WriteOnce,
+    /// The same, for methods that stock lets run again although they overwrite state: a client id that is not one
+    /// only means that repeats are not known.
+    WriteKept,
+    /// Answers without the store.
+    Answer,
+    /// Refuses.
+    Refuse,
+}
+
+/// One line of a method table.
+pub struct Entry {
+    /// Name on the wire.
+    pub name: &'static str,
+    /// Name of the typed constant's method; the same (a test sees to it).
+    pub wire: &'static str,
+    /// What it does.
+    pub does: Does,
+    /// Its name in the audit log; empty: it leaves no line.
+    pub audit: &'static str,
+    /// Why it refuses, or how far it goes.
+    pub note: &'static str,
+    pub(super) run: Run,
+}
+
+pub(super) type Run = fn(&Arc<Service>, &mut Incoming<'_>, &'static Entry) -> Outcome;
+
+/// The methods of one protocol.
+pub struct Methods {
+    /// The protocol.
+    pub protocol: &'static Protocol,
+    /// One entry per method.
+    pub entries: &'static [Entry],
+}
+
+/// Builds a table: `"name" => kind(CONSTANT, function, audit "name");`
+macro_rules! methods {
+    ($(#[$doc:meta])* $table:ident of $module:path: $($name:literal => $kind:ident($($rest:tt)*);)*) => {
+        $(#[$doc])*
+        pub static $table: $crate::rpc::plan::Methods = {
+            use $module as wire;
+            $crate::rpc::plan::Methods {
+                protocol: &wire::SERVICE,
+                entries: &[$($crate::rpc::plan::entry!($name, wire, $kind($($rest)*))),*],
+            }
+        };
+    };
+}
+
+macro_rules! entry {
+    ($name:literal, $wire:ident, read($rpc:ident, $plan:path $(, audit $audit:literal)? $(, note $note:literal)?)) => {
+        $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, Read, concat!($($audit)?), concat!($($note)?),
+            |service, call, entry| service.read(call, entry, $wire::$rpc, $plan))
+    };
+    ($name:literal, $wire:ident, write($rpc:ident, $plan:path $(, audit $audit:literal)? $(, note $note:literal)?)) => {
+        $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, Write, concat!($($audit)?), concat!($($note)?),
+            |service, call, entry| service.write(call, entry, $wire::$rpc, $plan))
+    };
+    ($name:literal, $wire:ident, write_once($rpc:ident, $plan:path $(, audit $audit:literal)? $(, note $note:literal)?)) => {
+        $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, WriteOnce, concat!($($audit)?), concat!($($note)?),
+            |service, call, entry| service.write(call, entry, $wire::$rpc, $plan))
+    };
+    ($name:literal, $wire:ident, write_kept($rpc:ident, $plan:path $(, audit $audit:literal)? $(, note $note:literal)?)) => {
+        $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, WriteKept, concat!($($audit)?), concat!($($note)?),
+            |service, call, entry| service.write(call, entry, $wire::$rpc, $plan))
+    };
+    ($name:literal, $wire:ident, answer($rpc:ident, $answer:path $(, note $note:literal)?)) => {
+        $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, Answer, "", concat!($($note)?),
+            |service, call, _| service.answer(call, $wire::$rpc, $answer))
+    };
+    ($name:literal, $wire:ident, refuse($rpc:ident, $kind:ident, $why:literal)) => {
+        $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, Refuse, "", $why,
+            |_, call, entry| call.refuse(trellis_proto::exception::RpcError::new(
+                trellis_proto::exception::Kind::$kind, entry.note)))
+    };
+    ($name:literal, $wire:ident, refuse($rpc:ident, su $operation:literal, $kind:ident, $why:literal)) => {
+        $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, Refuse, "", $why,
+            |_, call, entry| match $crate::rpc::plan::check_superuser(call.caller, $operation) {
+                Ok(()) => call.refuse(trellis_proto::exception::RpcError::new(
+                    trellis_proto::exception::Kind::$kind, entry.note)),
+                Err(error) => call.refuse(error),
+            })
+    };
+    (@ $name:literal, $wire:expr, $does:ident, $audit:expr, $note:expr, $run:expr) => {
+        $crate::rpc::plan::Entry {
+            name: $name,
+            wire: $wire,
+            does: $crate::rpc::plan::Does::$does,
+            audit: $audit,
+            note: $note,
+            run: $run,
+        }
+    };
+}
+pub(crate) use {entry, methods};
+
+/// Refuses all but superusers; `operation` is stock's name for the call.
+pub fn check_superuser(caller: &Caller, operation: &str) -> Result<(), RpcError> {
+    if caller.user.superuser {
+        return Ok(());
+    }
+    let user = &caller.user.name;
+    let why =
+        format!("Access denied for user {user}. Superuser privilege is required for operation {operation}");
+    Err(RpcError::new(Kind::AccessControl, why))
+}
+
+/// A request turned into an operation.
+pub struct Planned<A> {
+    /// The operation; answers the wire's message.
+    pub op: Op<A>,
+    /// Chooses the lane: calls below one directory share one.
+    pub target: u64,
+    /// How many inodes it may make.
+    pub ids: u64,
+    /// For the audit log: the source path as the client sent it.
+    pub src: String,
+    /// For the audit log: the target path.
+    pub dst: Option<String>,
+    /// For the audit log: the command, where it depends on the request.
+    pub command: Option<Cow<'static, str>>,
+    /// For the audit log: what an answer means.
+    pub said: fn(&A) -> Said,
+}
+
+impl<A> Planned<A> {
+    /// An operation on a path.
+    pub fn new(src: String, op: impl FnMut(&mut Tx<'_, '_>) -> OpResult<A> + Send + 'static) -> Planned<A> {
+        let said = |_: &A| Said::Allowed;
+        Planned { target: lane_of(&src), op: Box::new(op), ids: 0, src, dst: None, command: None, said }
+    }
+
+    /// The number of inodes that it may make.
+    pub fn making(mut self, inodes: usize) -> Self {
+        self.ids = inodes as u64;
+        self
+    }
+
+    /// The second path.
+    pub fn to(mut self, dst: String) -> Self {
+        self.dst = Some(dst);
+        self
+    }
+
+    /// The command in the audit log.
+    pub fn command(mut self, command: impl Into<Cow<'static, str>>) -> Self {
+        self.command = Some(command.into());
+        self
+    }
+
+    /// What an answer means in the audit log.
+    pub fn said(mut self, said: fn(&A) -> Said) -> Self {
+        self.said = said;
+        self
+    }
+}
+
+/// Calls on entries of one directory share a lane, so that they share groups and do not run into each other.
+fn lane_of(path: &str) -> u64 {
+    let parent = path.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent);
+    let mut hasher = DefaultHasher::new();
+    hasher.write(parent.as_bytes());
+    hasher.finish()
+}
+
+/// The audit line of an answer, as far as it is known before the caller is: none where stock writes none (an error
+/// other than a refused access, some answers of `false`).
+struct Auditing<A> {
+    command: Cow<'static, str>,
+    src: String,
+    dst: Option<String>,
+    said: fn(&A) -> Said,
+}
+
+impl<A> Auditing<A> {
+    fn trail(self, result: &Result<A, RpcError>) -> Option<Trail> {
+        let said = match result {
+            Ok(answer) => (self.said)(answer),
+            Err(error) if error.kind == Kind::AccessControl => Said::Denied,
+            Err(_) => Said::Silent,
+        };
+        if said == Said::Silent {
+            return None;
+        }
+        Some(Trail { said, command: self.command, src: self.src, dst: self.dst })
+    }
+}
+
+impl Service {
+    fn auditing<A>(&self, planned: &mut Planned<A>, entry: &Entry) -> Option<Auditing<A>> {
+        if entry.audit.is_empty() || !self.audits() {
+            return None;
+        }
+        Some(Auditing {
+            command: planned.command.take().unwrap_or(Cow::Borrowed(entry.audit)),
+            src: std::mem::take(&mut planned.src),
+            dst: planned.dst.take(),
+            said: planned.said,
+        })
+    }
+
+    /// Runs a method that only reads.
+    pub(super) fn read<Q: Checked, A: Message + 'static>(
+        self: &Arc<Self>,
+        call: &mut Incoming<'_>,
+        entry: &'static Entry,
+        _: Rpc<Q, A>,
+        plan: fn(Q) -> Result<Planned<A>, RpcError>,
+    ) -> Outcome {
+        let mut planned = match decode_request(call.body.clone()).and_then(plan) {
+            Ok(planned) => planned,
+            Err(error) => return call.refuse(error),
+        };
+        let mut auditing = self.auditing(&mut planned, entry);
+        let ctx = self.engine().ctx(call.caller.user.clone(), call.caller.machine.clone(), None);
+        let later = || -> Later<A> {
+            let (ticket, auditing) = (call.ticket(), auditing.take());
+            Box::new(move |result| {
+                let trail = auditing.and_then(|auditing| auditing.trail(&result));
+                ticket.answer(&result, trail);
+            })
+        };
+        match self.engine().read(ctx, planned.target, planned.op, later) {
+            Some(result) => {
+                let trail = auditing.and_then(|auditing| auditing.trail(&result));
+                call.answer(&result, trail)
+            }
+            None => Outcome::Queued,
+        }
+    }
+
+    /// Runs a method that may write.
+    pub(super) fn write<Q: Checked, A: Message + Default + 'static>(
+        self: &Arc<Self>,
+        call: &mut Incoming<'_>,
+        entry: &'static Entry,
+        _: Rpc<Q, A>,
+        plan: fn(Q) -> Result<Planned<A>, RpcError>,
+    ) -> Outcome {
+        let prepared =
+            call_id(call, entry).and_then(|id| Ok((id, decode_request(call.body.clone()).and_then(plan)?)));
+        let (id, mut planned) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return call.refuse(error),
+        };
+        let auditing = self.auditing(&mut planned, entry);
+        let ctx = self.engine().ctx(call.caller.user.clone(), call.caller.machine.clone(), id);
+        let keeps = entry.does != Does::Write;
+        let ticket = call.ticket();
+        self.engine().write(ctx, planned.target, planned.ids, keeps, planned.op, move |result| {
+            let trail = auditing.and_then(|auditing| auditing.trail(&result));
+            ticket.answer(&result, trail);
+        });
+        Outcome::Queued
+    }
+
+    /// Runs a method that needs no store.
+    pub(super) fn answer<Q: Checked, A: Message>(
+        &self,
+        call: &mut Incoming<'_>,
+        _: Rpc<Q, A>,
+        answer: fn(&Service, &Caller, Q) -> Result<A, RpcError>,
+    ) -> Outcome {
+        let result = decode_request(call.body.clone()).and_then(|request| answer(self, call.caller, request));
+        call.answer(&result, None)
+    }
+}
+
+/// The identity by which a call's repeats are known.
+fn call_id(call: &Incoming<'_>, entry: &Entry) -> Result<Option<CallId>, RpcError> {
+    let key = match entry.does {
+        Does::WriteOnce => call.id.retry_key()?,
+        _ => call.id.retry_key().unwrap_or_default(),
+    };
+    Ok(key.map(|(client, call)| CallId { client, call: i64::from(call) }))
+}
