@@ -13,25 +13,27 @@
 //! what its audit line says, is in its plan. docs/COMPAT.md is made from this table.
 
 use super::plan::methods;
-use super::{fixed, names};
+use super::{attributes, files, fixed, names};
 
 #[rustfmt::skip]
-methods! { CLIENT_PROTOCOL of trellis_proto::hdfs::client_namenode_protocol:
+methods! {
+    /// ClientProtocol.
+    CLIENT_PROTOCOL of trellis_proto::hdfs::client_namenode_protocol:
     "getBlockLocations" => refuse(GET_BLOCK_LOCATIONS, UnsupportedOperation, "Block locations are not served yet.");
     "getServerDefaults" => answer(GET_SERVER_DEFAULTS, fixed::server_defaults);
-    "create" => refuse(CREATE, UnsupportedOperation, "Files cannot be created yet.");
+    "create" => write_once(CREATE, files::create, audit "create");
     "append" => refuse(APPEND, UnsupportedOperation, "Append is not supported yet.");
-    "setReplication" => refuse(SET_REPLICATION, UnsupportedOperation, "Attributes cannot be changed yet.");
+    "setReplication" => write_kept(SET_REPLICATION, attributes::set_replication, audit "setReplication");
     "setStoragePolicy" => refuse(SET_STORAGE_POLICY, UnsupportedOperation, "Attributes cannot be changed yet.");
     "unsetStoragePolicy" => refuse(UNSET_STORAGE_POLICY, UnsupportedOperation, "Attributes cannot be changed yet.");
     "getStoragePolicy" => refuse(GET_STORAGE_POLICY, UnsupportedOperation, "Status is not served yet.");
     "getStoragePolicies" => answer(GET_STORAGE_POLICIES, fixed::storage_policies);
-    "setPermission" => refuse(SET_PERMISSION, UnsupportedOperation, "Attributes cannot be changed yet.");
-    "setOwner" => refuse(SET_OWNER, UnsupportedOperation, "Attributes cannot be changed yet.");
-    "abandonBlock" => refuse(ABANDON_BLOCK, UnsupportedOperation, "Blocks are not supported yet.");
-    "addBlock" => refuse(ADD_BLOCK, Io, "There are 0 datanode(s) running: this namenode does not serve datanodes yet.");
+    "setPermission" => write_kept(SET_PERMISSION, attributes::set_permission, audit "setPermission");
+    "setOwner" => write_kept(SET_OWNER, attributes::set_owner, audit "setOwner");
+    "abandonBlock" => write(ABANDON_BLOCK, files::abandon_block);
+    "addBlock" => write(ADD_BLOCK, files::add_block, note "refused after the checks: there are no datanodes yet");
     "getAdditionalDatanode" => refuse(GET_ADDITIONAL_DATANODE, Io, "There are 0 datanode(s) running: this namenode does not serve datanodes yet.");
-    "complete" => refuse(COMPLETE, UnsupportedOperation, "Files cannot be created yet.");
+    "complete" => write(COMPLETE, files::complete);
     "reportBadBlocks" => refuse(REPORT_BAD_BLOCKS, UnsupportedOperation, "Blocks are not supported yet.");
     "concat" => refuse(CONCAT, UnsupportedOperation, "Concat is not supported yet.");
     "truncate" => refuse(TRUNCATE, UnsupportedOperation, "Truncate is not supported yet.");
@@ -41,8 +43,8 @@ methods! { CLIENT_PROTOCOL of trellis_proto::hdfs::client_namenode_protocol:
     "mkdirs" => write(MKDIRS, names::mkdirs, audit "mkdirs");
     "getListing" => refuse(GET_LISTING, UnsupportedOperation, "Listings are not served yet.");
     "getBatchedListing" => refuse(GET_BATCHED_LISTING, UnsupportedOperation, "Listings of many directories at once are not supported yet: list them one by one.");
-    "renewLease" => refuse(RENEW_LEASE, UnsupportedOperation, "Files cannot be created yet.");
-    "recoverLease" => refuse(RECOVER_LEASE, UnsupportedOperation, "Files cannot be created yet.");
+    "renewLease" => write(RENEW_LEASE, files::renew_lease);
+    "recoverLease" => write(RECOVER_LEASE, files::recover_lease);
     "getFsStats" => answer(GET_FS_STATS, fixed::fs_stats, note "capacity and blocks are 0 while there are no datanodes");
     "getFsReplicatedBlockStats" => answer(GET_FS_REPLICATED_BLOCK_STATS, fixed::replicated_block_stats, note "0 while there are no datanodes");
     "getFsECBlockGroupStats" => answer(GET_FS_EC_BLOCK_GROUP_STATS, fixed::ec_block_group_stats, note "always 0: there is no erasure coding");
@@ -72,8 +74,8 @@ methods! { CLIENT_PROTOCOL of trellis_proto::hdfs::client_namenode_protocol:
     "getFileLinkInfo" => refuse(GET_FILE_LINK_INFO, UnsupportedOperation, "Status is not served yet.");
     "getContentSummary" => refuse(GET_CONTENT_SUMMARY, UnsupportedOperation, "Summaries are not served yet.");
     "setQuota" => answer(SET_QUOTA, fixed::set_quota, note "refused after stock's check of the caller: quotas are not supported yet");
-    "fsync" => refuse(FSYNC, UnsupportedOperation, "Blocks are not supported yet.");
-    "setTimes" => refuse(SET_TIMES, UnsupportedOperation, "Attributes cannot be changed yet.");
+    "fsync" => write(FSYNC, files::fsync);
+    "setTimes" => write_kept(SET_TIMES, attributes::set_times, audit "setTimes");
     "createSymlink" => refuse(CREATE_SYMLINK, UnsupportedOperation, "Symlinks not supported");
     "getLinkTarget" => refuse(GET_LINK_TARGET, UnsupportedOperation, "Status is not served yet.");
     "updateBlockForPipeline" => refuse(UPDATE_BLOCK_FOR_PIPELINE, UnsupportedOperation, "Blocks are not supported yet.");

@@ -5,7 +5,8 @@
 //! | [`client_protocol`] | THE table: every method of ClientProtocol, one line each |
 //! | [`protocols`] | the same for the other protocols that share the port |
 //! | [`plan`] | what a line of a table leads to: request → operation → answer |
-//! | `names`, `fixed`, … | requests to operations, by family; answers that need no store |
+//! | `names`, `files`, `attributes`, … | requests to operations, by family; `convert`: their answers to messages |
+//! | `fixed` | answers that need no store |
 //! | [`service`] | a call looked up in the tables, run, measured, audited |
 //! | [`server`] | the listener, limits, closing |
 //! | `connection` | one task per connection: bytes in, calls, bytes out |
@@ -17,6 +18,9 @@ pub mod protocols;
 
 pub mod plan;
 
+mod attributes;
+mod convert;
+mod files;
 mod fixed;
 mod names;
 

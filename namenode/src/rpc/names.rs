@@ -5,7 +5,6 @@ use trellis_proto::hdfs;
 
 use super::plan::Planned;
 use crate::audit::Said;
-use crate::engine::tx::Tx;
 use crate::ops::delete::{self, Delete};
 use crate::ops::mkdirs::{self, Mkdirs};
 use crate::ops::rename::{self, Rename, Rename2};
@@ -22,40 +21,40 @@ pub(super) fn mkdirs(request: hdfs::MkdirsRequestProto) -> Plan<hdfs::MkdirsResp
     let path = Path::parse(&request.src)?;
     let depth = path.components().len();
     let call = Mkdirs { path, mode: request.masked.perm, create_parent: request.create_parent };
-    let op = move |tx: &mut Tx<'_, '_>| {
+    let plan = Planned::new(request.src, move |tx| {
         let result = mkdirs::mkdirs(tx, &call)?;
         Ok(hdfs::MkdirsResponseProto { result })
-    };
-    Ok(Planned::new(request.src, op).making(depth))
+    });
+    Ok(plan.making(depth))
 }
 
 pub(super) fn delete(request: hdfs::DeleteRequestProto) -> Plan<hdfs::DeleteResponseProto> {
     let call = Delete { path: Path::parse(&request.src)?, recursive: request.recursive };
-    let op = move |tx: &mut Tx<'_, '_>| {
+    let plan = Planned::new(request.src, move |tx| {
         let result = delete::delete(tx, &call)?;
         Ok(hdfs::DeleteResponseProto { result })
-    };
+    });
     let said = |answer: &hdfs::DeleteResponseProto| if answer.result { Said::Allowed } else { Said::Denied };
-    Ok(Planned::new(request.src, op).said(said))
+    Ok(plan.said(said))
 }
 
 pub(super) fn rename(request: hdfs::RenameRequestProto) -> Plan<hdfs::RenameResponseProto> {
     let call = Rename { source: Path::parse(&request.src)?, target: Path::parse(&request.dst)? };
-    let op = move |tx: &mut Tx<'_, '_>| {
+    let plan = Planned::new(request.src, move |tx| {
         let result = rename::rename(tx, &call)?;
         Ok(hdfs::RenameResponseProto { result })
-    };
-    Ok(Planned::new(request.src, op).to(request.dst).said(|answer| said(answer.result)))
+    });
+    Ok(plan.to(request.dst).said(|answer| said(answer.result)))
 }
 
 pub(super) fn rename2(request: hdfs::Rename2RequestProto) -> Plan<hdfs::Rename2ResponseProto> {
     let (overwrite, to_trash) = (request.overwrite_dest, request.move_to_trash());
     let (source, target) = (Path::parse(&request.src)?, Path::parse(&request.dst)?);
     let call = Rename2 { source, target, overwrite, to_trash };
-    let op = move |tx: &mut Tx<'_, '_>| {
+    let plan = Planned::new(request.src, move |tx| {
         rename::rename2(tx, &call)?;
         Ok(hdfs::Rename2ResponseProto {})
-    };
+    });
     // As stock prints the option list that its server makes of the two flags.
     let command = match (overwrite, to_trash) {
         (false, false) => "rename (options=[NONE])",
@@ -63,5 +62,5 @@ pub(super) fn rename2(request: hdfs::Rename2RequestProto) -> Plan<hdfs::Rename2R
         (false, true) => "rename (options=[TO_TRASH])",
         (true, true) => "rename (options=[OVERWRITE, TO_TRASH])",
     };
-    Ok(Planned::new(request.src, op).to(request.dst).command(command))
+    Ok(plan.to(request.dst).command(command))
 }
