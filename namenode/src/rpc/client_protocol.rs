@@ -13,20 +13,20 @@
 //! what its audit line says, is in its plan. docs/COMPAT.md is made from this table.
 
 use super::plan::methods;
-use super::{attributes, files, fixed, names};
+use super::{attributes, files, fixed, names, status};
 
 #[rustfmt::skip]
 methods! {
     /// ClientProtocol.
     CLIENT_PROTOCOL of trellis_proto::hdfs::client_namenode_protocol:
-    "getBlockLocations" => refuse(GET_BLOCK_LOCATIONS, UnsupportedOperation, "Block locations are not served yet.");
+    "getBlockLocations" => read(GET_BLOCK_LOCATIONS, status::block_locations, audit "open", note "files have no blocks yet; a write follows when the access time is due");
     "getServerDefaults" => answer(GET_SERVER_DEFAULTS, fixed::server_defaults);
     "create" => write_once(CREATE, files::create, audit "create");
     "append" => refuse(APPEND, UnsupportedOperation, "Append is not supported yet.");
     "setReplication" => write_kept(SET_REPLICATION, attributes::set_replication, audit "setReplication");
     "setStoragePolicy" => refuse(SET_STORAGE_POLICY, UnsupportedOperation, "Attributes cannot be changed yet.");
     "unsetStoragePolicy" => refuse(UNSET_STORAGE_POLICY, UnsupportedOperation, "Attributes cannot be changed yet.");
-    "getStoragePolicy" => refuse(GET_STORAGE_POLICY, UnsupportedOperation, "Status is not served yet.");
+    "getStoragePolicy" => read(GET_STORAGE_POLICY, status::storage_policy);
     "getStoragePolicies" => answer(GET_STORAGE_POLICIES, fixed::storage_policies);
     "setPermission" => write_kept(SET_PERMISSION, attributes::set_permission, audit "setPermission");
     "setOwner" => write_kept(SET_OWNER, attributes::set_owner, audit "setOwner");
@@ -41,8 +41,8 @@ methods! {
     "rename2" => write_once(RENAME2, names::rename2, audit "rename");
     "delete" => write_once(DELETE, names::delete, audit "delete");
     "mkdirs" => write(MKDIRS, names::mkdirs, audit "mkdirs");
-    "getListing" => refuse(GET_LISTING, UnsupportedOperation, "Listings are not served yet.");
-    "getBatchedListing" => refuse(GET_BATCHED_LISTING, UnsupportedOperation, "Listings of many directories at once are not supported yet: list them one by one.");
+    "getListing" => read(GET_LISTING, status::listing, audit "listStatus");
+    "getBatchedListing" => read(GET_BATCHED_LISTING, status::batched_listing, audit "listStatus");
     "renewLease" => write(RENEW_LEASE, files::renew_lease);
     "recoverLease" => write(RECOVER_LEASE, files::recover_lease);
     "getFsStats" => answer(GET_FS_STATS, fixed::fs_stats, note "capacity and blocks are 0 while there are no datanodes");
@@ -50,7 +50,7 @@ methods! {
     "getFsECBlockGroupStats" => answer(GET_FS_EC_BLOCK_GROUP_STATS, fixed::ec_block_group_stats, note "always 0: there is no erasure coding");
     "getDatanodeReport" => answer(GET_DATANODE_REPORT, fixed::datanode_report, note "empty while there are no datanodes");
     "getDatanodeStorageReport" => answer(GET_DATANODE_STORAGE_REPORT, fixed::datanode_storage_report, note "empty while there are no datanodes");
-    "getPreferredBlockSize" => refuse(GET_PREFERRED_BLOCK_SIZE, UnsupportedOperation, "Status is not served yet.");
+    "getPreferredBlockSize" => read(GET_PREFERRED_BLOCK_SIZE, status::preferred_block_size);
     "setSafeMode" => answer(SET_SAFE_MODE, fixed::safe_mode, note "get and leave; there is no safe mode to enter");
     "saveNamespace" => refuse(SAVE_NAMESPACE, su "saveNamespace", UnsupportedOperation, "There is no image to save: the namespace is in the metadata store. Back the store up instead ('trellis store dump').");
     "rollEdits" => refuse(ROLL_EDITS, su "rollEditLog", UnsupportedOperation, "There is no edit log to roll: the namespace is in the metadata store.");
@@ -61,8 +61,8 @@ methods! {
     "rollingUpgrade" => answer(ROLLING_UPGRADE, fixed::rolling_upgrade, note "query and finalize; namenodes are upgraded one by one, without a mode for it");
     "listCorruptFileBlocks" => answer(LIST_CORRUPT_FILE_BLOCKS, fixed::corrupt_file_blocks, note "empty while there are no datanodes");
     "metaSave" => refuse(META_SAVE, su "metaSave", UnsupportedOperation, "A namenode writes no dumps. See its /metrics, or 'trellis store dump'.");
-    "getFileInfo" => refuse(GET_FILE_INFO, UnsupportedOperation, "Status is not served yet.");
-    "getLocatedFileInfo" => refuse(GET_LOCATED_FILE_INFO, UnsupportedOperation, "Status is not served yet.");
+    "getFileInfo" => read(GET_FILE_INFO, status::file_info, audit "getfileinfo");
+    "getLocatedFileInfo" => read(GET_LOCATED_FILE_INFO, status::located_file_info, audit "getfileinfo");
     "addCacheDirective" => refuse(ADD_CACHE_DIRECTIVE, UnsupportedOperation, "Centralized caching is not supported.");
     "modifyCacheDirective" => refuse(MODIFY_CACHE_DIRECTIVE, UnsupportedOperation, "Centralized caching is not supported.");
     "removeCacheDirective" => refuse(REMOVE_CACHE_DIRECTIVE, UnsupportedOperation, "Centralized caching is not supported.");
@@ -71,13 +71,13 @@ methods! {
     "modifyCachePool" => refuse(MODIFY_CACHE_POOL, su "modifyCachePool", UnsupportedOperation, "Centralized caching is not supported.");
     "removeCachePool" => refuse(REMOVE_CACHE_POOL, su "removeCachePool", UnsupportedOperation, "Centralized caching is not supported.");
     "listCachePools" => answer(LIST_CACHE_POOLS, fixed::cache_pools, note "always empty");
-    "getFileLinkInfo" => refuse(GET_FILE_LINK_INFO, UnsupportedOperation, "Status is not served yet.");
-    "getContentSummary" => refuse(GET_CONTENT_SUMMARY, UnsupportedOperation, "Summaries are not served yet.");
+    "getFileLinkInfo" => read(GET_FILE_LINK_INFO, status::file_link_info, audit "getfileinfo");
+    "getContentSummary" => read(GET_CONTENT_SUMMARY, status::content_summary, audit "contentSummary");
     "setQuota" => answer(SET_QUOTA, fixed::set_quota, note "refused after stock's check of the caller: quotas are not supported yet");
     "fsync" => write(FSYNC, files::fsync);
     "setTimes" => write_kept(SET_TIMES, attributes::set_times, audit "setTimes");
     "createSymlink" => refuse(CREATE_SYMLINK, UnsupportedOperation, "Symlinks not supported");
-    "getLinkTarget" => refuse(GET_LINK_TARGET, UnsupportedOperation, "Status is not served yet.");
+    "getLinkTarget" => read(GET_LINK_TARGET, status::link_target, note "refused as stock does for what is no link");
     "updateBlockForPipeline" => refuse(UPDATE_BLOCK_FOR_PIPELINE, UnsupportedOperation, "Blocks are not supported yet.");
     "updatePipeline" => refuse(UPDATE_PIPELINE, UnsupportedOperation, "Blocks are not supported yet.");
     "getDelegationToken" => answer(GET_DELEGATION_TOKEN, fixed::delegation_token, note "no token, as stock without security");
@@ -94,23 +94,23 @@ methods! {
     "deleteSnapshot" => answer(DELETE_SNAPSHOT, fixed::delete_snapshot, note "refused as stock does for a directory that is not snapshottable");
     "getSnapshotDiffReport" => answer(GET_SNAPSHOT_DIFF_REPORT, fixed::snapshot_diff, note "refused as stock does for a directory that is not snapshottable");
     "getSnapshotDiffReportListing" => answer(GET_SNAPSHOT_DIFF_REPORT_LISTING, fixed::snapshot_diff_listing, note "refused as stock does for a directory that is not snapshottable");
-    "isFileClosed" => refuse(IS_FILE_CLOSED, UnsupportedOperation, "Status is not served yet.");
+    "isFileClosed" => read(IS_FILE_CLOSED, status::is_file_closed, audit "isFileClosed");
     "modifyAclEntries" => refuse(MODIFY_ACL_ENTRIES, Acl, "ACLs are not supported yet.");
     "removeAclEntries" => refuse(REMOVE_ACL_ENTRIES, Acl, "ACLs are not supported yet.");
     "removeDefaultAcl" => refuse(REMOVE_DEFAULT_ACL, Acl, "ACLs are not supported yet.");
     "removeAcl" => refuse(REMOVE_ACL, Acl, "ACLs are not supported yet.");
     "setAcl" => refuse(SET_ACL, Acl, "ACLs are not supported yet.");
-    "getAclStatus" => refuse(GET_ACL_STATUS, Acl, "ACLs are not supported yet.");
+    "getAclStatus" => read(GET_ACL_STATUS, status::acl_status, audit "getAclStatus", note "owner, group and mode: there are no further entries");
     "setXAttr" => refuse(SET_X_ATTR, UnsupportedOperation, "Extended attributes are not supported yet.");
-    "getXAttrs" => refuse(GET_X_ATTRS, UnsupportedOperation, "Extended attributes are not supported yet.");
-    "listXAttrs" => refuse(LIST_X_ATTRS, UnsupportedOperation, "Extended attributes are not supported yet.");
+    "getXAttrs" => read(GET_X_ATTRS, status::xattrs, audit "getXAttrs", note "always none");
+    "listXAttrs" => read(LIST_X_ATTRS, status::xattr_names, audit "listXAttrs", note "always none");
     "removeXAttr" => refuse(REMOVE_X_ATTR, UnsupportedOperation, "Extended attributes are not supported yet.");
-    "checkAccess" => refuse(CHECK_ACCESS, UnsupportedOperation, "Status is not served yet.");
+    "checkAccess" => read(CHECK_ACCESS, status::check_access, audit "checkAccess");
     "createEncryptionZone" => answer(CREATE_ENCRYPTION_ZONE, fixed::create_encryption_zone, note "refused as stock does without a key provider");
     "listEncryptionZones" => answer(LIST_ENCRYPTION_ZONES, fixed::encryption_zones, note "always none");
     "reencryptEncryptionZone" => refuse(REENCRYPT_ENCRYPTION_ZONE, su "reencryptEncryptionZone", Io, "No key provider is available: there are no encryption zones.");
     "listReencryptionStatus" => answer(LIST_REENCRYPTION_STATUS, fixed::reencryption_status, note "always none");
-    "getEZForPath" => answer(GET_EZ_FOR_PATH, fixed::encryption_zone_of_path, note "always none");
+    "getEZForPath" => read(GET_EZ_FOR_PATH, status::encryption_zone, audit "getEZForPath", note "always none");
     "setErasureCodingPolicy" => refuse(SET_ERASURE_CODING_POLICY, UnsupportedOperation, "Erasure coding is not supported.");
     "unsetErasureCodingPolicy" => refuse(UNSET_ERASURE_CODING_POLICY, NoEcPolicySet, "No erasure coding policy explicitly set: erasure coding is not supported.");
     "getECTopologyResultForPolicies" => refuse(GET_EC_TOPOLOGY_RESULT_FOR_POLICIES, su "getECTopologyResultForPolicies", UnsupportedOperation, "Erasure coding is not supported.");
@@ -121,13 +121,13 @@ methods! {
     "removeErasureCodingPolicy" => refuse(REMOVE_ERASURE_CODING_POLICY, su "removeErasureCodingPolicy", UnsupportedOperation, "Erasure coding is not supported.");
     "enableErasureCodingPolicy" => refuse(ENABLE_ERASURE_CODING_POLICY, su "enableErasureCodingPolicy", UnsupportedOperation, "Erasure coding is not supported.");
     "disableErasureCodingPolicy" => refuse(DISABLE_ERASURE_CODING_POLICY, su "disableErasureCodingPolicy", UnsupportedOperation, "Erasure coding is not supported.");
-    "getErasureCodingPolicy" => refuse(GET_ERASURE_CODING_POLICY, UnsupportedOperation, "Status is not served yet.");
+    "getErasureCodingPolicy" => read(GET_ERASURE_CODING_POLICY, status::ec_policy, audit "getErasureCodingPolicy", note "always none");
     "getErasureCodingCodecs" => answer(GET_ERASURE_CODING_CODECS, fixed::ec_codecs, note "always none");
-    "getQuotaUsage" => refuse(GET_QUOTA_USAGE, UnsupportedOperation, "Summaries are not served yet.");
+    "getQuotaUsage" => read(GET_QUOTA_USAGE, status::quota_usage, audit "quotaUsage", note "usage is counted; there are no quotas");
     "listOpenFiles" => answer(LIST_OPEN_FILES, fixed::open_files, note "always none yet");
     "msync" => answer(MSYNC, fixed::msync, note "nothing to wait for: every namenode answers from the store");
     "satisfyStoragePolicy" => refuse(SATISFY_STORAGE_POLICY, Io, "Cannot request to satisfy storage policy when storage policy satisfier feature has been disabled by admin. Seek for an admin help to enable it or use Mover tool.");
     "getHAServiceState" => answer(GET_HA_SERVICE_STATE, fixed::ha_service_state, note "refused as stock does without HA: every namenode is active");
     "getSlowDatanodeReport" => answer(GET_SLOW_DATANODE_REPORT, fixed::slow_datanode_report, note "always empty yet");
-    "getEnclosingRoot" => answer(GET_ENCLOSING_ROOT, fixed::enclosing_root, note "always /");
+    "getEnclosingRoot" => read(GET_ENCLOSING_ROOT, status::enclosing_root, note "always /");
 }

@@ -379,14 +379,6 @@ pub(super) fn reencryption_status(
     Ok(hdfs::ListReencryptionStatusResponseProto::default())
 }
 
-pub(super) fn encryption_zone_of_path(
-    _: &Service,
-    _: &Caller,
-    _: hdfs::GetEzForPathRequestProto,
-) -> Answer<hdfs::GetEzForPathResponseProto> {
-    Ok(hdfs::GetEzForPathResponseProto { zone: None })
-}
-
 pub(super) fn ec_policies(
     _: &Service,
     _: &Caller,
@@ -424,10 +416,13 @@ pub(super) fn ha_service_state(
     Err(RpcError::new(Kind::ServiceFailed, "HA for namenode is not enabled"))
 }
 
-pub(super) fn enclosing_root(
-    _: &Service,
-    _: &Caller,
-    _: hdfs::GetEnclosingRootRequestProto,
-) -> Answer<hdfs::GetEnclosingRootResponseProto> {
-    Ok(hdfs::GetEnclosingRootResponseProto { enclosing_root_path: Some("/".to_owned()) })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_those_of_the_operations() {
+        let own = crate::policy::ALL.iter().map(|policy| (policy.id, policy.name));
+        assert!(POLICIES.iter().map(|(id, name, ..)| (*id, *name)).eq(own));
+    }
 }

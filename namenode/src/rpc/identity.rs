@@ -50,7 +50,7 @@ impl Identity {
 }
 
 /// FNV-1a, 64 bits: fixed for ever, unlike the standard library's hash.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

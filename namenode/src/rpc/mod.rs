@@ -23,6 +23,7 @@ mod convert;
 mod files;
 mod fixed;
 mod names;
+mod status;
 
 pub mod compat;
 pub mod identity;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prost::Message;
 use trellis_proto::exception::{Kind, RpcError};
@@ -15,6 +16,7 @@ use crate::audit::{Said, Trail};
 use crate::engine::ctx::CallId;
 use crate::engine::tx::Tx;
 use crate::engine::{Later, Op};
+use crate::ops::locations::touch_access_time;
 use crate::refusal::Result as OpResult;
 
 /// What a method does with the store.
@@ -149,13 +151,24 @@ pub struct Planned<A> {
     pub command: Option<Cow<'static, str>>,
     /// For the audit log: what an answer means.
     pub said: fn(&A) -> Said,
+    /// Where the operation notes the inode id of a file whose access time is to be moved before the answer leaves; 0:
+    /// none.
+    pub access_time_due: Option<Arc<AtomicU64>>,
 }
 
 impl<A> Planned<A> {
     /// An operation on a path.
     pub fn new(src: String, op: impl FnMut(&mut Tx<'_, '_>) -> OpResult<A> + Send + 'static) -> Planned<A> {
-        let said = |_: &A| Said::Allowed;
-        Planned { target: lane_of(&src), op: Box::new(op), ids: 0, src, dst: None, command: None, said }
+        Planned {
+            target: lane_of(&src),
+            op: Box::new(op),
+            ids: 0,
+            src,
+            dst: None,
+            command: None,
+            said: |_| Said::Allowed,
+            access_time_due: None,
+        }
     }
 
     /// The number of inodes that it may make.
@@ -173,6 +186,12 @@ impl<A> Planned<A> {
     /// The command in the audit log.
     pub fn command(mut self, command: impl Into<Cow<'static, str>>) -> Self {
         self.command = Some(command.into());
+        self
+    }
+
+    /// Where the operation notes a file whose access time is due.
+    pub fn access_time_due(mut self, noted: Arc<AtomicU64>) -> Self {
+        self.access_time_due = Some(noted);
         self
     }
 
@@ -241,20 +260,42 @@ impl Service {
         };
         let mut auditing = self.auditing(&mut planned, entry);
         let ctx = self.engine().ctx(call.caller.user.clone(), call.caller.machine.clone(), None);
+        let due = planned.access_time_due;
         let later = || -> Later<A> {
-            let (ticket, auditing) = (call.ticket(), auditing.take());
+            let (ticket, auditing, due) = (call.ticket(), auditing.take(), due.clone());
+            let service = self.clone();
             Box::new(move |result| {
                 let trail = auditing.and_then(|auditing| auditing.trail(&result));
-                ticket.answer(&result, trail);
+                service.after_access(due, move || ticket.answer(&result, trail));
             })
         };
-        match self.engine().read(ctx, planned.target, planned.op, later) {
-            Some(result) => {
-                let trail = auditing.and_then(|auditing| auditing.trail(&result));
-                call.answer(&result, trail)
-            }
-            None => Outcome::Queued,
+        let Some(result) = self.engine().read(ctx, planned.target, planned.op, later) else {
+            return Outcome::Queued;
+        };
+        let trail = auditing.and_then(|auditing| auditing.trail(&result));
+        if !is_due(&due) {
+            return call.answer(&result, trail);
         }
+        let ticket = call.ticket();
+        self.after_access(due, move || ticket.answer(&result, trail));
+        Outcome::Queued
+    }
+
+    /// Answers a read, after the access time of the file was moved if that is due. The answer leaves whatever comes
+    /// of that.
+    fn after_access(self: &Arc<Self>, due: Option<Arc<AtomicU64>>, answer: impl FnOnce() + Send + 'static) {
+        let id = due.map_or(0, |noted| noted.load(Ordering::Relaxed));
+        if id == 0 {
+            return answer();
+        }
+        let op: Op<()> = Box::new(move |tx| touch_access_time(tx, id).map(|_| ()));
+        let ctx = self.engine().own_ctx();
+        self.engine().write(ctx, id, 0, false, op, move |moved: Result<(), RpcError>| {
+            if let Err(error) = moved {
+                tracing::info!(inode = id, %error, "an access time was not moved");
+            }
+            answer();
+        });
     }
 
     /// Runs a method that may write.
@@ -292,6 +333,10 @@ impl Service {
         let result = decode_request(call.body.clone()).and_then(|request| answer(self, call.caller, request));
         call.answer(&result, None)
     }
+}
+
+fn is_due(due: &Option<Arc<AtomicU64>>) -> bool {
+    due.as_ref().is_some_and(|noted| noted.load(Ordering::Relaxed) != 0)
 }
 
 /// The identity by which a call's repeats are known.
