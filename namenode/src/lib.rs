@@ -10,8 +10,8 @@
 //! - [`rpc`]: Hadoop RPC in front of the engine; the method tables
 //! - [`audit`], [`metrics`]: what happened, and how often
 
-pub mod check;
 pub mod audit;
+pub mod check;
 pub mod config;
 pub mod engine;
 pub mod http;

@@ -46,8 +46,8 @@ metrics_table! {
 
 /// Upper bounds of the latency histograms, in seconds.
 const BUCKETS: &[f64] = &[
-    10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0, 2.5,
-    5.0, 10.0, 60.0,
+    10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0, 60.0,
 ];
 
 /// The metrics of one namenode.
@@ -134,7 +134,9 @@ impl Metrics {
             ok: outcome("ok"),
             refused: outcome("refused"),
             failed: outcome("failed"),
-            seconds: self.recorder.register_histogram(&Key::from_parts(RPC_SECONDS.name, labels()), &METADATA),
+            seconds: self
+                .recorder
+                .register_histogram(&Key::from_parts(RPC_SECONDS.name, labels()), &METADATA),
         }
     }
 }

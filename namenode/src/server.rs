@@ -96,7 +96,12 @@ impl Namenode {
         let cluster_id = check_servable(&opened).await.map_err(not_servable)?;
         let (stop, stopped) = watch::channel(false);
         let (ready, serves) = oneshot::channel();
-        let life = Life { identity: Identity::of_cluster(&cluster_id), metrics: Arc::new(Metrics::new()), opened, options };
+        let life = Life {
+            identity: Identity::of_cluster(&cluster_id),
+            metrics: Arc::new(Metrics::new()),
+            opened,
+            options,
+        };
         let task = tokio::spawn(life.live(stopped, ready));
         match serves.await {
             Ok((rpc, http)) => Ok(Namenode { rpc, http, stop, task }),
@@ -166,14 +171,19 @@ impl Life {
         let url = options.store.clone();
         let store_error = |error| ServeError::Store { url: url.clone(), error };
         let lanes = Backend::write_lanes(&self.opened, &options.group);
-        let membership = Membership::join(shared_store(&self.opened), lanes, &addresses).await.map_err(store_error)?;
+        let membership =
+            Membership::join(shared_store(&self.opened), lanes, &addresses).await.map_err(store_error)?;
         let versions = membership.versions().clone();
-        let backend =
-            Backend::start(&self.opened, membership.clone(), versions, &options.group).map_err(store_error)?;
+        let backend = Backend::start(&self.opened, membership.clone(), versions, &options.group)
+            .map_err(store_error)?;
         let users = Users::new(Users::of_process(), options.config.supergroup.clone());
         let engine = Engine::new(backend, options.config.clone(), users, membership.id(), system_clock());
-        let audit = options.audit.as_ref().map(|path| AuditLog::to_file(path).map_err(io(path.display().to_string())));
-        let service = Service::new(engine.clone(), self.identity.clone(), audit.transpose()?, self.metrics.clone());
+        let audit = options
+            .audit
+            .as_ref()
+            .map(|path| AuditLog::to_file(path).map_err(io(path.display().to_string())));
+        let service =
+            Service::new(engine.clone(), self.identity.clone(), audit.transpose()?, self.metrics.clone());
 
         let (end, ended) = watch::channel(false);
         let mut jobs = start_jobs(&engine, &membership, &ended);
@@ -205,7 +215,11 @@ impl Life {
 }
 
 /// Heartbeats and housekeeping, until `ended`.
-fn start_jobs(engine: &Arc<Engine>, membership: &Arc<Membership>, ended: &watch::Receiver<bool>) -> JoinSet<()> {
+fn start_jobs(
+    engine: &Arc<Engine>,
+    membership: &Arc<Membership>,
+    ended: &watch::Receiver<bool>,
+) -> JoinSet<()> {
     let config = engine.config();
     let mut jobs = JoinSet::new();
     jobs.spawn(membership.clone().keep(config.heartbeat, config.member_timeout, ended.clone()));

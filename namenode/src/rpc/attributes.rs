@@ -10,7 +10,9 @@ use crate::path::Path;
 
 type Plan<A> = Result<Planned<A>, RpcError>;
 
-pub(super) fn set_permission(request: hdfs::SetPermissionRequestProto) -> Plan<hdfs::SetPermissionResponseProto> {
+pub(super) fn set_permission(
+    request: hdfs::SetPermissionRequestProto,
+) -> Plan<hdfs::SetPermissionResponseProto> {
     let call = SetPermission { path: Path::parse(&request.src)?, mode: request.permission.perm };
     Ok(Planned::new(request.src, move |tx| {
         attributes::set_permission(tx, &call)?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use prost::Message;
-use tokio::sync::mpsc;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use trellis_proto::exception::RpcError;
 use trellis_proto::rpc::{CallId, reply};

@@ -27,8 +27,11 @@ pub fn page() -> String {
                 Does::Answer => ("yes", ""),
                 Does::Refuse => ("no", ""),
             };
-            let _ =
-                writeln!(page, "| {} | {served} | {repeats} | {} | {} |", entry.name, entry.audit, entry.note);
+            let _ = writeln!(
+                page,
+                "| {} | {served} | {repeats} | {} | {} |",
+                entry.name, entry.audit, entry.note
+            );
         }
     }
     page

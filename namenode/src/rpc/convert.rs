@@ -39,7 +39,10 @@ pub(super) fn status(status: FileStatus) -> hdfs::HdfsFileStatusProto {
 /// The blocks of a file.
 pub(super) fn blocks(blocks: &FileBlocks) -> Result<hdfs::LocatedBlocksProto> {
     if !blocks.blocks.is_empty() || blocks.last_block.is_some() {
-        return refuse(Kind::UnsupportedOperation, "This namenode does not serve datanodes yet: blocks have no place.");
+        return refuse(
+            Kind::UnsupportedOperation,
+            "This namenode does not serve datanodes yet: blocks have no place.",
+        );
     }
     Ok(hdfs::LocatedBlocksProto {
         file_length: blocks.length,
@@ -52,7 +55,10 @@ pub(super) fn blocks(blocks: &FileBlocks) -> Result<hdfs::LocatedBlocksProto> {
 /// The blocks of a file in a listing.
 pub(super) fn blocks_of(inode: &Inode) -> Result<hdfs::LocatedBlocksProto> {
     if inode.block_count > 0 {
-        return refuse(Kind::UnsupportedOperation, "This namenode does not serve datanodes yet: blocks have no place.");
+        return refuse(
+            Kind::UnsupportedOperation,
+            "This namenode does not serve datanodes yet: blocks have no place.",
+        );
     }
     blocks(&FileBlocks { under_construction: inode.open.is_some(), ..FileBlocks::default() })
 }

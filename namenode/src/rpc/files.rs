@@ -67,7 +67,9 @@ pub(super) fn add_block(request: hdfs::AddBlockRequestProto) -> Plan<hdfs::AddBl
     }))
 }
 
-pub(super) fn abandon_block(request: hdfs::AbandonBlockRequestProto) -> Plan<hdfs::AbandonBlockResponseProto> {
+pub(super) fn abandon_block(
+    request: hdfs::AbandonBlockRequestProto,
+) -> Plan<hdfs::AbandonBlockResponseProto> {
     let file = written(&request.src, request.file_id(), request.holder)?;
     let call = AbandonBlock { file, block: block(request.b) };
     Ok(Planned::new(request.src, move |tx| {
@@ -94,7 +96,9 @@ pub(super) fn renew_lease(request: hdfs::RenewLeaseRequestProto) -> Plan<hdfs::R
     }))
 }
 
-pub(super) fn recover_lease(request: hdfs::RecoverLeaseRequestProto) -> Plan<hdfs::RecoverLeaseResponseProto> {
+pub(super) fn recover_lease(
+    request: hdfs::RecoverLeaseRequestProto,
+) -> Plan<hdfs::RecoverLeaseResponseProto> {
     let call = RecoverLease { path: Path::parse(&request.src)?, holder: request.client_name };
     Ok(Planned::new(request.src, move |tx| {
         let result = lease::recover_lease(tx, &call)?;

@@ -48,7 +48,13 @@ pub(super) fn server_defaults(
 }
 
 /// Number, name, and the storage types for creation, fallback of creation, fallback of replication.
-type Policy = (u32, &'static str, &'static [StorageTypeProto], &'static [StorageTypeProto], &'static [StorageTypeProto]);
+type Policy = (
+    u32,
+    &'static str,
+    &'static [StorageTypeProto],
+    &'static [StorageTypeProto],
+    &'static [StorageTypeProto],
+);
 
 use StorageTypeProto::{Archive, Disk, Nvdimm, Provided, RamDisk, Ssd};
 
@@ -66,7 +72,9 @@ pub const POLICIES: &[Policy] = &[
 ];
 
 /// A storage policy as clients see it.
-pub(super) fn policy_message((id, name, creation, fallback, replication): &Policy) -> hdfs::BlockStoragePolicyProto {
+pub(super) fn policy_message(
+    (id, name, creation, fallback, replication): &Policy,
+) -> hdfs::BlockStoragePolicyProto {
     let types = |types: &[StorageTypeProto]| StorageTypesProto {
         storage_types: types.iter().map(|kind| i32::from(*kind)).collect(),
     };

@@ -64,7 +64,10 @@ mod tests {
     fn never_changes() {
         let identity = Identity::of_cluster("CID-test");
         assert_eq!(identity, Identity::of_cluster("CID-test"));
-        assert_eq!(identity.block_pool_id, format!("BP-{}-127.0.0.1-{}", identity.namespace_id, fnv1a(b"CID-test") >> 32));
+        assert_eq!(
+            identity.block_pool_id,
+            format!("BP-{}-127.0.0.1-{}", identity.namespace_id, fnv1a(b"CID-test") >> 32)
+        );
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_ne!(identity, Identity::of_cluster("CID-test2"));
     }

@@ -151,7 +151,9 @@ fn groups_for_user(
     if request.user.is_empty() {
         return Err(RpcError::new(Kind::IllegalArgument, "Null user"));
     }
-    Ok(common::GetGroupsForUserResponseProto { groups: service.engine().users().get(&request.user).groups.clone() })
+    Ok(common::GetGroupsForUserResponseProto {
+        groups: service.engine().users().get(&request.user).groups.clone(),
+    })
 }
 
 /// Stricter than stock, which leaves this to an authorization policy that is off by default.
@@ -192,7 +194,9 @@ fn generic_refresh(
     let identifier = request.identifier();
     let response = common::GenericRefreshResponseProto {
         exit_status: Some(-1),
-        user_message: Some(format!("Identifier '{identifier}' does not exist in RefreshRegistry. Valid options are: ")),
+        user_message: Some(format!(
+            "Identifier '{identifier}' does not exist in RefreshRegistry. Valid options are: "
+        )),
         sender_name: None,
     };
     Ok(common::GenericRefreshResponseCollectionProto { responses: vec![response] })

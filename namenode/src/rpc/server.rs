@@ -208,13 +208,7 @@ async fn accept(listener: TcpListener, hub: Arc<Hub>, mut orders: watch::Receive
     hub.service.metrics().connections.set(0.0);
 }
 
-fn admit(
-    stream: TcpStream,
-    peer: SocketAddr,
-    number: u64,
-    hub: &Arc<Hub>,
-    connections: &mut JoinSet<()>,
-) {
+fn admit(stream: TcpStream, peer: SocketAddr, number: u64, hub: &Arc<Hub>, connections: &mut JoinSet<()>) {
     let metrics = hub.service.metrics();
     metrics.connections_total.increment(1);
     if connections.len() >= hub.limits.max_connections {

@@ -83,15 +83,7 @@ impl Service {
             // A test sees to it that every method of every protocol has its line.
             places.push(table.protocol.methods.iter().filter_map(place).collect());
         }
-        Arc::new(Service {
-            engine,
-            identity,
-            audit,
-            metrics,
-            places,
-            routes,
-            ready: AtomicBool::new(false),
-        })
+        Arc::new(Service { engine, identity, audit, metrics, places, routes, ready: AtomicBool::new(false) })
     }
 
     /// The engine.

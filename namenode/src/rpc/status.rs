@@ -106,7 +106,8 @@ fn entries(entries: Vec<FileStatus>, need_location: bool) -> OpResult<Vec<hdfs::
 pub(super) fn batched_listing(
     request: hdfs::GetBatchedListingRequestProto,
 ) -> Plan<hdfs::GetBatchedListingResponseProto> {
-    let checksum = Bytes::copy_from_slice(&identity::fnv1a(request.paths.join("\n").as_bytes()).to_be_bytes());
+    let checksum =
+        Bytes::copy_from_slice(&identity::fnv1a(request.paths.join("\n").as_bytes()).to_be_bytes());
     let cursor = match request.start_after.is_empty() {
         true => None,
         false => {
@@ -155,7 +156,11 @@ fn batched(
         Err(error) => {
             let class_name = error.kind.class().to_owned();
             let exception = hdfs::RemoteExceptionProto { class_name, message: Some(error.message) };
-            hdfs::BatchedDirectoryListingProto { exception: Some(exception), parent_idx, ..Default::default() }
+            hdfs::BatchedDirectoryListingProto {
+                exception: Some(exception),
+                parent_idx,
+                ..Default::default()
+            }
         }
     })
 }
@@ -190,7 +195,9 @@ pub(super) fn check_access(request: hdfs::CheckAccessRequestProto) -> Plan<hdfs:
     }))
 }
 
-pub(super) fn link_target(request: hdfs::GetLinkTargetRequestProto) -> Plan<hdfs::GetLinkTargetResponseProto> {
+pub(super) fn link_target(
+    request: hdfs::GetLinkTargetRequestProto,
+) -> Plan<hdfs::GetLinkTargetResponseProto> {
     let path = Path::parse(&request.path)?;
     Ok(Planned::new(request.path, move |tx| {
         let target = status::get_link_target(tx, &path)?;
@@ -210,7 +217,9 @@ pub(super) fn enclosing_root(
     }))
 }
 
-pub(super) fn encryption_zone(request: hdfs::GetEzForPathRequestProto) -> Plan<hdfs::GetEzForPathResponseProto> {
+pub(super) fn encryption_zone(
+    request: hdfs::GetEzForPathRequestProto,
+) -> Plan<hdfs::GetEzForPathResponseProto> {
     let path = Path::parse(&request.src)?;
     Ok(Planned::new(request.src, move |tx| {
         // The same checks, and no zone to find.
@@ -240,7 +249,9 @@ pub(super) fn storage_policy(
             id => id,
         };
         match fixed::POLICIES.iter().find(|(own, ..)| *own == id) {
-            Some(found) => Ok(hdfs::GetStoragePolicyResponseProto { storage_policy: fixed::policy_message(found) }),
+            Some(found) => {
+                Ok(hdfs::GetStoragePolicyResponseProto { storage_policy: fixed::policy_message(found) })
+            }
             None => refuse(Kind::Io, format!("{} has the unknown storage policy {id}", path.text())),
         }
     }))
@@ -318,7 +329,9 @@ pub(super) fn content_summary(
     }))
 }
 
-pub(super) fn quota_usage(request: hdfs::GetQuotaUsageRequestProto) -> Plan<hdfs::GetQuotaUsageResponseProto> {
+pub(super) fn quota_usage(
+    request: hdfs::GetQuotaUsageRequestProto,
+) -> Plan<hdfs::GetQuotaUsageResponseProto> {
     let path = Path::parse(&request.path)?;
     Ok(Planned::new(request.path, move |tx| {
         let found = summary::get_quota_usage(tx, &path)?;
