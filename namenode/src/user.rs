@@ -30,17 +30,26 @@ impl User {
     }
 }
 
+/// Says the groups of a user by name, primary first.
+pub type Groups = Box<dyn Fn(&str) -> Vec<String> + Send + Sync>;
+
 /// Looks users up.
 pub struct Users {
     superuser: String,
     supergroup: String,
+    groups: Groups,
     known: Cache<String, (Instant, Arc<User>)>,
 }
 
 impl Users {
     /// `superuser`: the name of the user that runs the namenode; `supergroup`: its members are superusers as well.
     pub fn new(superuser: String, supergroup: String) -> Users {
-        Users { superuser, supergroup, known: Cache::new(USERS_KEPT) }
+        Users::with_groups(superuser, supergroup, Box::new(os_groups))
+    }
+
+    /// The same with groups from elsewhere than the OS.
+    pub fn with_groups(superuser: String, supergroup: String, groups: Groups) -> Users {
+        Users { superuser, supergroup, groups, known: Cache::new(USERS_KEPT) }
     }
 
     /// The user that runs this process.
@@ -68,7 +77,7 @@ impl Users {
         if let Some(user) = self.known(short) {
             return user;
         }
-        let groups = os_groups(short);
+        let groups = (self.groups)(short);
         let superuser = short == self.superuser || groups.contains(&self.supergroup);
         let user = Arc::new(User { name: short.to_owned(), groups, superuser });
         self.known.insert(short.to_owned(), (Instant::now(), user.clone()));

@@ -135,11 +135,14 @@ impl Part {
     }
 
     /// What is left after a page of at most `limit` rows.
-    fn rest<T: Table>(&self, page: &[(Vec<u8>, Record<T>)], limit: u32) -> Option<Part> {
+    fn rest<T: Table>(&self, page: &Page<T>, limit: u32) -> Option<Part> {
         let last = page.last().filter(|_| page.len() >= limit as usize)?;
         Some(Part { after: Some(last.0.clone()), ..self.clone() })
     }
 }
+
+/// Rows of a scan: third part of the key, row.
+type Page<T> = Vec<(Vec<u8>, Record<T>)>;
 
 /// Something on a stack that one batch takes several of.
 trait Step {

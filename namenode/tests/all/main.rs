@@ -1,6 +1,7 @@
 //! Integration tests of the namenode.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod actor;
 mod attributes;
 mod calls;
 mod checks;
@@ -10,6 +11,7 @@ mod membership;
 mod names;
 mod reap;
 mod support;
+mod whomay;
 
 use std::future::Future;
 
@@ -66,6 +68,7 @@ fn main() {
         create::a_file_costs_one_fetch_and_one_commit,
         membership::a_silent_namenode_is_evicted_and_can_write_nothing,
         membership::the_lowest_id_leads_and_terms_grow,
+        whomay::answers_equal_the_recorded_ones,
         membership::a_rewritten_member_row_is_a_barrier,
     ]);
     libtest_mimic::run(&Arguments::from_args(), all).exit();

@@ -1,12 +1,14 @@
 //! Engines over stores in memory, with the calls that tests make.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use prost::Message;
 use tempfile::TempDir;
+use trellis_metastore::counters::Reading;
 use trellis_metastore::group::GroupConfig;
 use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
 use trellis_metastore::mem::Mem;
@@ -90,7 +92,7 @@ impl Namenode {
         config: Config,
     ) -> Namenode {
         let backend = Backend::start(opened, fence, versions, &GroupConfig::default()).unwrap();
-        let users = Users::new(SUPERUSER.into(), config.supergroup.clone());
+        let users = Users::with_groups(SUPERUSER.into(), config.supergroup.clone(), Box::new(test_groups));
         let now = NOW_MS.with_borrow(Arc::clone);
         let clock = Arc::new(move || now.load(Ordering::Relaxed));
         let engine = Engine::new(backend, config, users, incarnation, clock);
@@ -115,10 +117,33 @@ impl Namenode {
 
     /// A namenode over a fresh store of the kind that this test runs over.
     pub async fn fresh() -> Namenode {
+        Namenode::fresh_with(Config::default()).await
+    }
+
+    /// The same with other settings.
+    pub async fn fresh_with(config: Config) -> Namenode {
         let (opened, dir) = fresh_store();
         let fence = Arc::new(Unfenced);
-        let nn = Namenode::over(&opened, fence, Versions::of_incarnation(1), 1, Config::default()).await;
+        let nn = Namenode::over(&opened, fence, Versions::of_incarnation(1), 1, config).await;
         Namenode { _dir: dir, ..nn }
+    }
+
+    /// Runs an operation that only reads, as `user`.
+    pub async fn read<A: Send + 'static>(
+        &self,
+        user: &str,
+        op: impl FnMut(&mut Tx<'_, '_>) -> Result<A> + Send + 'static,
+    ) -> std::result::Result<A, RpcError> {
+        let user = self.engine.users().get(user);
+        let ctx = self.engine.ctx(user, "127.0.0.1".into(), None);
+        self.engine.read_wait(ctx, 0, Box::new(op)).await
+    }
+
+    /// What the store counted while `work` ran.
+    pub async fn spent<T>(&self, work: impl Future<Output = T>) -> (T, Reading) {
+        let before = self.engine.backend().counters().read();
+        let result = work.await;
+        (result, self.engine.backend().counters().read().since(&before))
     }
 
     /// Runs an operation that may write, as `user`.
@@ -140,6 +165,15 @@ impl Namenode {
         mut op: impl FnMut(&mut Tx<'_, '_>) -> Result<bool> + Send + 'static,
     ) -> std::result::Result<bool, RpcError> {
         Ok(self.write(user, move |tx| op(tx).map(|yes| Answer { yes })).await?.yes)
+    }
+}
+
+/// The groups of the users that tests know; what the recordings from stock were made with.
+fn test_groups(user: &str) -> Vec<String> {
+    match user {
+        "daemon" => vec!["daemon".into()],
+        "nobody" => vec!["nogroup".into()],
+        _ => Vec::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{DirStats, Inode, Inodes, inode};
 use trellis_metastore::tx::Record;
 
-use super::{Part, Place, Step, Walk, name_of, take};
+use super::{Page, Part, Place, Step, Walk, name_of, take};
 use crate::engine::call::Op;
 use crate::engine::permission::{ALL, STICKY, denied, denied_by_sticky, may, sticky_forbids};
 use crate::refusal::{Kind, RpcError};
@@ -41,7 +41,8 @@ impl Step for Todo {
     }
 }
 
-type Page<T> = Vec<(Vec<u8>, Record<T>)>;
+/// Rows of directories, and the counters in each.
+type Looked = (Vec<Option<Record<Inodes>>>, Vec<Page<DirStats>>);
 
 pub(super) async fn walk(walk: &Walk<'_>, top: Arc<Place>) -> Result<(), RpcError> {
     let mut stack = Vec::new();
@@ -96,7 +97,7 @@ async fn look(
     };
     let looks: Vec<_> = looks.iter().map(blank).collect();
     let scans: Vec<_> = looks.iter().map(|(.., part)| part.scan::<DirStats>(share)).collect();
-    let op: Op<(Vec<Option<Record<Inodes>>>, Vec<Page<DirStats>>)> = Box::new(move |tx| {
+    let op: Op<Looked> = Box::new(move |tx| {
         scans.iter().for_each(|scan| tx.want_scan(scan));
         Ok((tx.get_all(&keys, Hold::Loose)?, tx.scan_all::<DirStats>(&scans)?))
     });

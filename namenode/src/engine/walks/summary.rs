@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use trellis_metastore::schema::Inodes;
-use trellis_metastore::tx::Record;
 
 use super::access::check_sticky;
-use super::{Part, Place, Step, Walk, name_of, take};
+use super::{Page, Part, Place, Step, Walk, name_of, take};
 use crate::engine::call::Op;
 use crate::engine::permission::{EXECUTE, READ, denied, may};
 use crate::engine::walkjob::Summary;
@@ -29,7 +28,7 @@ pub(super) async fn walk(walk: &Walk<'_>, top: Arc<Place>, sticky: bool) -> Resu
     let mut stack: Vec<Part> = Part::all(&top).collect();
     while let Some((batch, share)) = take(&mut stack) {
         let scans: Vec<_> = batch.iter().map(|part| part.scan::<Inodes>(share)).collect();
-        let op: Op<Vec<Vec<(Vec<u8>, Record<Inodes>)>>> = Box::new(move |tx| Ok(tx.scan_all(&scans)?));
+        let op: Op<Vec<Page<Inodes>>> = Box::new(move |tx| Ok(tx.scan_all(&scans)?));
         let pages = walk.read(batch[0].partition, op).await?;
         for (part, page) in batch.into_iter().zip(pages) {
             stack.extend(part.rest(&page, share));
