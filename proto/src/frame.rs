@@ -3,6 +3,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
+use prost::encoding::{encode_varint, encoded_len_varint};
 
 use crate::wire::{Reader, WireError};
 
@@ -56,33 +57,38 @@ pub struct TooLarge {
 
 /// Appends one frame of the given messages, each with its length. On an error `out` is as before.
 pub(crate) fn put_frame(out: &mut BytesMut, parts: &[&dyn Part]) -> Result<(), TooLarge> {
-    let bytes = parts.iter().map(|p| p.len_delimited()).sum();
+    let bytes = parts.iter().map(|part| with_delimiter(part.message_len())).sum();
     if bytes > MAX_FRAME_BYTES {
         return Err(TooLarge { bytes });
     }
     out.reserve(4 + bytes);
     out.put_u32(bytes as u32);
     for part in parts {
-        part.put_delimited(out);
+        encode_varint(part.message_len() as u64, out);
+        part.put_message(out);
     }
     Ok(())
 }
 
+fn with_delimiter(len: usize) -> usize {
+    encoded_len_varint(len as u64) + len
+}
+
 /// A message as a part of a frame.
 pub(crate) trait Part {
-    fn len_delimited(&self) -> usize;
-    fn put_delimited(&self, out: &mut BytesMut);
+    /// Bytes of the message itself.
+    fn message_len(&self) -> usize;
+    fn put_message(&self, out: &mut BytesMut);
 }
 
 impl<M: Message> Part for M {
-    fn len_delimited(&self) -> usize {
-        let len = self.encoded_len();
-        len + prost::length_delimiter_len(len)
+    fn message_len(&self) -> usize {
+        self.encoded_len()
     }
 
-    fn put_delimited(&self, out: &mut BytesMut) {
+    fn put_message(&self, out: &mut BytesMut) {
         // It fails only for lack of room, and BytesMut grows.
-        let _ = self.encode_length_delimited(out);
+        let _ = self.encode(out);
     }
 }
 

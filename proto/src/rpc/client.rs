@@ -1,18 +1,18 @@
 //! What a client sends, and how it reads answers.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
+use prost::encoding::{encode_varint, encoded_len_varint};
 
 use super::preamble::{self, Auth};
 use super::{CONTEXT_CALL_ID, CallId, NO_RETRY, PING_CALL_ID};
 use crate::common::rpc_response_header_proto::RpcStatusProto as Status;
 use crate::common::{
-    IpcConnectionContextProto, RequestHeaderProto, RpcCallerContextProto, RpcKindProto,
-    RpcRequestHeaderProto, RpcResponseHeaderProto, UserInformationProto,
+    IpcConnectionContextProto, RpcKindProto, RpcResponseHeaderProto, UserInformationProto,
     rpc_request_header_proto::OperationProto,
 };
 use crate::exception::{Kind, RpcError};
-use crate::frame::{TooLarge, put_frame, take_delimited};
+use crate::frame::{Part, TooLarge, put_frame, take_delimited};
 use crate::methods::{Rpc, Service};
 use crate::presence::{Checked, decode_request};
 
@@ -33,7 +33,7 @@ pub fn put_hello(
     };
     let id = CallId { call_id: CONTEXT_CALL_ID, retry_count: NO_RETRY, client_id: client_id.clone() };
     preamble::put(out, Auth::None);
-    put_frame(out, &[&header(&id, None), &context])
+    put_frame(out, &[&Header { id: &id, caller_context: None }, &context])
 }
 
 /// Appends a call. `caller_context` ends up in the namenode's audit log.
@@ -44,31 +44,88 @@ pub fn put_call<Request: Message, Response>(
     caller_context: Option<&str>,
     request: &Request,
 ) -> Result<(), TooLarge> {
-    let method = RequestHeaderProto {
-        method_name: rpc.name.to_owned(),
-        declaring_class_protocol_name: rpc.service.protocol.to_owned(),
-        client_protocol_version: rpc.service.version,
-    };
-    put_frame(out, &[&header(id, caller_context), &method, request])
+    let method = Method { name: rpc.name, service: rpc.service };
+    put_frame(out, &[&Header { id, caller_context }, &method, request])
 }
 
 /// Appends a ping; the server does not answer it.
 pub fn put_ping(out: &mut BytesMut, client_id: &Bytes) -> Result<(), TooLarge> {
     let id = CallId { call_id: PING_CALL_ID, retry_count: NO_RETRY, client_id: client_id.clone() };
-    put_frame(out, &[&header(&id, None)])
+    put_frame(out, &[&Header { id: &id, caller_context: None }])
 }
 
-fn header(id: &CallId, caller_context: Option<&str>) -> RpcRequestHeaderProto {
-    RpcRequestHeaderProto {
-        rpc_kind: Some(RpcKindProto::RpcProtocolBuffer.into()),
-        rpc_op: Some(OperationProto::RpcFinalPacket.into()),
-        call_id: id.call_id,
-        client_id: id.client_id.clone(),
-        retry_count: Some(id.retry_count),
-        caller_context: caller_context
-            .map(|context| RpcCallerContextProto { context: context.to_owned(), signature: None }),
-        ..Default::default()
+/// `RpcRequestHeaderProto`, put together in place: it precedes every call, so it is not to allocate.
+struct Header<'a> {
+    id: &'a CallId,
+    caller_context: Option<&'a str>,
+}
+
+impl Part for Header<'_> {
+    fn message_len(&self) -> usize {
+        let Self { id, caller_context } = self;
+        let context = caller_context.map_or(0, |text| string_len(string_len(text.len())));
+        4 + 1
+            + encoded_len_varint(zigzag(id.call_id))
+            + string_len(id.client_id.len())
+            + 1
+            + encoded_len_varint(zigzag(id.retry_count))
+            + context
     }
+
+    fn put_message(&self, out: &mut BytesMut) {
+        let Self { id, caller_context } = self;
+        out.put_slice(&[1 << 3, RpcKindProto::RpcProtocolBuffer as u8]);
+        out.put_slice(&[2 << 3, OperationProto::RpcFinalPacket as u8]);
+        put_varint(out, 3, zigzag(id.call_id));
+        put_string(out, 4, &id.client_id);
+        put_varint(out, 5, zigzag(id.retry_count));
+        if let Some(text) = caller_context {
+            out.put_u8(7 << 3 | 2);
+            encode_varint(string_len(text.len()) as u64, out);
+            put_string(out, 1, text.as_bytes());
+        }
+    }
+}
+
+/// `RequestHeaderProto`.
+struct Method {
+    name: &'static str,
+    service: &'static Service,
+}
+
+impl Part for Method {
+    fn message_len(&self) -> usize {
+        let Self { name, service } = self;
+        string_len(name.len()) + string_len(service.protocol.len()) + 1 + encoded_len_varint(service.version)
+    }
+
+    fn put_message(&self, out: &mut BytesMut) {
+        put_string(out, 1, self.name.as_bytes());
+        put_string(out, 2, self.service.protocol.as_bytes());
+        put_varint(out, 3, self.service.version);
+    }
+}
+
+/// Field numbers here are below 16, so that a tag is one byte.
+fn put_varint(out: &mut BytesMut, number: u8, value: u64) {
+    out.put_u8(number << 3);
+    encode_varint(value, out);
+}
+
+fn put_string(out: &mut BytesMut, number: u8, bytes: &[u8]) {
+    out.put_u8(number << 3 | 2);
+    encode_varint(bytes.len() as u64, out);
+    out.put_slice(bytes);
+}
+
+/// Size of a string field: tag, length, bytes.
+fn string_len(len: usize) -> usize {
+    1 + encoded_len_varint(len as u64) + len
+}
+
+/// The coding of sint32.
+fn zigzag(value: i32) -> u64 {
+    u64::from((value << 1 ^ value >> 31) as u32)
 }
 
 /// One response frame.
@@ -112,5 +169,48 @@ impl Answer {
         _: &Rpc<Request, Response>,
     ) -> Result<Response, RpcError> {
         decode_request(self.outcome?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::{RequestHeaderProto, RpcCallerContextProto, RpcRequestHeaderProto};
+    use crate::hdfs::client_namenode_protocol::GET_FILE_INFO;
+
+    fn encoded(part: &dyn Part) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        put_frame(&mut out, &[part]).unwrap();
+        out.to_vec()
+    }
+
+    #[test]
+    fn headers_are_what_prost_would_write() {
+        for (call_id, retry_count, client_id, context) in [
+            (0, 0, &b""[..], None),
+            (CONTEXT_CALL_ID, NO_RETRY, &[7; 16][..], None),
+            (i32::MAX, i32::MIN, &[9; 200][..], Some("")),
+            (63, 64, &[1][..], Some(&"x".repeat(300)[..])),
+        ] {
+            let id = CallId { call_id, retry_count, client_id: Bytes::copy_from_slice(client_id) };
+            let by_prost = RpcRequestHeaderProto {
+                rpc_kind: Some(RpcKindProto::RpcProtocolBuffer.into()),
+                rpc_op: Some(OperationProto::RpcFinalPacket.into()),
+                call_id,
+                client_id: id.client_id.clone(),
+                retry_count: Some(retry_count),
+                caller_context: context
+                    .map(|text| RpcCallerContextProto { context: text.to_owned(), signature: None }),
+                ..Default::default()
+            };
+            assert_eq!(encoded(&Header { id: &id, caller_context: context }), encoded(&by_prost));
+        }
+        let by_prost = RequestHeaderProto {
+            method_name: GET_FILE_INFO.name.to_owned(),
+            declaring_class_protocol_name: GET_FILE_INFO.service.protocol.to_owned(),
+            client_protocol_version: GET_FILE_INFO.service.version,
+        };
+        let method = Method { name: GET_FILE_INFO.name, service: GET_FILE_INFO.service };
+        assert_eq!(encoded(&method), encoded(&by_prost));
     }
 }
