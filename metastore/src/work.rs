@@ -58,6 +58,15 @@ pub trait Fence: Send + Sync + 'static {
     /// One of them has moved: learn its version anew ([`Verdict::Again`]), or say that this incarnation is over, which
     /// ends all lanes for good. Errors of the store are retried in here.
     fn moved<'a>(&'a self, lane: usize, key: &'a Key) -> BoxFuture<'a, Verdict>;
+
+    /// A commit of this lane was answered `MaybeCommitted` and may land later; the lane runs nothing before this
+    /// says true. A fence that holds rows rewrites the lane's own and adopts their new versions: then the old commit can no
+    /// longer pass, and what the next fetch shows stays true. Without that, a call that is *refused* when it runs again
+    /// might still come true afterwards (one that succeeds cannot: its retry key is inserted once). True = it is barred,
+    /// or the rows are gone (the next commit finds that); false = not now, ask again.
+    fn bar(&self, _lane: usize) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(true))
+    }
 }
 
 /// No fence: for tools and tests.

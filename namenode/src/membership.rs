@@ -226,6 +226,33 @@ impl Fence for Membership {
         }
         .boxed()
     }
+
+    fn bar(&self, lane: usize) -> BoxFuture<'_, bool> {
+        async move {
+            let (store, key) = ((self.store)(), member_lane(self.id, lane as u32));
+            match transact(store.as_ref(), &self.versions, |tx| rewrite(tx, &key)).await {
+                Ok(version) => {
+                    let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let (Some(held), Some(version)) = (lanes.get_mut(lane), version) {
+                        *held = version;
+                    }
+                    true
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a commit that may still land is not barred yet; it is tried again");
+                    false
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Writes a row again as it is; answers its new version. `None` = it is gone.
+fn rewrite(tx: &mut Tx<'_>, key: &TableKey<Members>) -> Result<Option<u64>, Stop> {
+    let Some(row) = tx.get(key, Hold::Held)? else { return Ok(None) };
+    tx.put(key, &row.value)?;
+    Ok(tx.get(key, Hold::Held)?.map(|row| row.version))
 }
 
 /// The live namenodes, lowest id first.

@@ -41,6 +41,8 @@ impl Lane {
         let mut jitter = self.jitter();
         let mut heads: Vec<Item> = Vec::new();
         let mut failures = 0;
+        // Whether a commit of this lane may still land.
+        let mut unsure = false;
         loop {
             if heads.is_empty() {
                 match queue.recv().await {
@@ -57,6 +59,12 @@ impl Lane {
                 heads.drain(..).for_each(|item| item.work.finish(End::Fenced));
                 continue;
             }
+            if unsure && !self.fence.bar(self.number).await {
+                failures += 1;
+                heads = drop_expired(heads);
+                tokio::time::sleep(self.back_off(failures, &mut jitter)).await;
+                continue;
+            }
             let waiting = heads.split_off(heads.len().min(self.config.max_operations.max(1)));
             let (loser, group) = self.sort_out(heads);
             let mut then = Then::GoOn;
@@ -64,16 +72,22 @@ impl Lane {
             if !group.is_empty() {
                 (heads, then) = run_group(&self, group).await;
             }
-            if let Some(item) = loser {
-                let (again, next) = self.run_locked(item).await;
-                heads.extend(again);
-                then = then.max(next);
+            match loser {
+                // Not beside a commit that may still land.
+                Some(item) if then >= Then::Bar => heads.push(item),
+                Some(item) => {
+                    let (again, next) = self.run_locked(item).await;
+                    heads.extend(again);
+                    then = then.max(next);
+                }
+                None => {}
             }
             heads.extend(waiting);
-            failures = if then == Then::BackOff { failures + 1 } else { 0 };
+            failures = if matches!(then, Then::BackOff | Then::Bar) { failures + 1 } else { 0 };
+            unsure = then == Then::Bar;
             match then {
                 Then::GoOn => {}
-                Then::BackOff => tokio::time::sleep(self.back_off(failures, &mut jitter)).await,
+                Then::BackOff | Then::Bar => tokio::time::sleep(self.back_off(failures, &mut jitter)).await,
                 Then::Fenced => self.fenced.store(true, Ordering::SeqCst),
             }
         }
@@ -85,18 +99,9 @@ impl Lane {
 
     /// Drops what waited too long; takes out one operation that lost too often.
     fn sort_out(&self, heads: Vec<Item>) -> (Option<Item>, Vec<Item>) {
-        let now = Instant::now();
-        let (mut loser, mut group) = (None, Vec::new());
-        for item in heads {
-            if item.work.deadline() <= now {
-                item.work.finish(End::Expired);
-            } else if loser.is_none() && item.losses >= LOSSES_BEFORE_LOCK {
-                loser = Some(item);
-            } else {
-                group.push(item);
-            }
-        }
-        (loser, group)
+        let mut group = drop_expired(heads);
+        let loser = group.iter().position(|item| item.losses >= LOSSES_BEFORE_LOCK);
+        (loser.map(|at| group.remove(at)), group)
     }
 
     fn jitter(&self) -> StdRng {
@@ -125,7 +130,7 @@ impl Lane {
                 Err(error) if error.is_retryable() => {
                     tracing::debug!(%error, "a locked operation runs again");
                     self.store.counters().retries.add(1);
-                    return (Some(item), Then::BackOff);
+                    return (Some(item), Then::after(&error));
                 }
                 Err(error) => (End::Failed(error), Then::GoOn),
             };
@@ -178,6 +183,14 @@ impl Lane {
             _ => Ok(None),
         }
     }
+}
+
+fn drop_expired(items: Vec<Item>) -> Vec<Item> {
+    let now = Instant::now();
+    let (late, rest): (Vec<Item>, Vec<Item>) =
+        items.into_iter().partition(|item| item.work.deadline() <= now);
+    late.into_iter().for_each(|item| item.work.finish(End::Expired));
+    rest
 }
 
 /// The keys to lock for an operation: those that it will only check, and those that it will change; in lock order.

@@ -47,8 +47,20 @@ impl Item {
 pub(super) enum Then {
     GoOn,
     BackOff,
+    /// The same, after a commit that may still land.
+    Bar,
     /// This namenode was evicted.
     Fenced,
+}
+
+impl Then {
+    /// After an error that is retried.
+    pub fn after(error: &StoreError) -> Then {
+        match error {
+            StoreError::MaybeCommitted(_) => Then::Bar,
+            _ => Then::BackOff,
+        }
+    }
 }
 
 /// How the last run of an operation came out.
@@ -185,7 +197,10 @@ impl Group<'_> {
                 }
                 Outcome::Refused => (End::Answered, None),
                 Outcome::Failed(why) => (End::Failed(StoreError::Fatal(why)), None),
-                Outcome::Done(fold) => (End::Answered, Some(fold).filter(Fold::must_commit)),
+                Outcome::Done(fold) => {
+                    let waits = fold.must_commit() || !trace.saw.is_empty();
+                    (End::Answered, waits.then_some(fold))
+                }
             };
             if adds.is_none() && trace.saw.is_empty() {
                 self.finish(place, end);
@@ -327,7 +342,7 @@ impl Group<'_> {
         }
         tracing::debug!(%error, operations = self.items.len(), "a group runs again");
         self.all_again();
-        Then::BackOff
+        Then::after(&error)
     }
 }
 
