@@ -20,11 +20,12 @@ use crate::http;
 use crate::jobs::{lease_expiry, reaper, retry_sweep};
 use crate::membership::{Addresses, Membership};
 use crate::metrics::Metrics;
+use crate::ops::format::Format;
 use crate::refusal::RpcError;
 use crate::rpc::identity::Identity;
 use crate::rpc::server::{Limits, Server, listen};
 use crate::rpc::service::Service;
-use crate::store::{check_servable, system_clock};
+use crate::store::{check_servable, init, system_clock};
 use crate::user::Users;
 
 /// Everything that a namenode is told at its start.
@@ -93,6 +94,16 @@ impl Namenode {
         let store_error = |error| ServeError::Store { url: options.store.clone(), error };
         let opened = Opened::open(&options.store, options.lmdb.clone()).map_err(store_error)?;
         let not_servable = |error| ServeError::NotServable { url: options.store.clone(), error };
+        if options.store == StoreUrl::Mem {
+            // Nobody else could have made it ready.
+            let call = Format {
+                cluster_id: "CID-in-memory".into(),
+                cluster_id_given: false,
+                superuser: Users::of_process(),
+                supergroup: options.config.supergroup.clone(),
+            };
+            init(&opened, call).await.map_err(not_servable)?;
+        }
         let cluster_id = check_servable(&opened).await.map_err(not_servable)?;
         let (stop, stopped) = watch::channel(false);
         let (ready, serves) = oneshot::channel();

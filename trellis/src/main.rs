@@ -1,2 +1,91 @@
-//! placeholder
-fn main() {}
+//! The one binary.
+//!
+//! - [`up`]: a whole cluster in the foreground: starts namenodes as child processes and tends them
+//! - [`namenode`]: one namenode
+//! - [`store`]: init, check, dump
+//! - [`fs`]: verbs on names, as `hdfs dfs` has them
+//! - [`admin`]: status, client-config
+//! - [`settings`], [`config`]: the table of settings, and where they come from
+//! - [`output`]: printing that survives a closed pipe
+
+mod admin;
+mod config;
+#[cfg(test)]
+mod docs;
+mod fs;
+mod namenode;
+mod output;
+mod settings;
+mod store;
+mod up;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// Trellis: a file system that speaks HDFS and keeps all its metadata in a transactional store.
+#[derive(Parser)]
+#[command(name = "trellis", version, arg_required_else_help = true, max_term_width = 110, after_help = EXAMPLE)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLE: &str = "\
+Example:
+  trellis up                      starts a cluster in ./trellis-data
+  trellis COMMAND --help          says more, with an example
+
+Settings come from flags, then TRELLIS_* variables, then the file named by --config.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs a whole cluster in the foreground
+    Up(up::Args),
+    /// Runs one namenode
+    Namenode(namenode::Args),
+    /// Makes, checks or shows a store
+    #[command(subcommand)]
+    Store(store::Command),
+    /// Works on names: ls, mkdir, mv, rm …
+    Fs(fs::Args),
+    /// Looks after a running cluster
+    #[command(subcommand)]
+    Admin(admin::Command),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match log().and_then(|()| run(cli.command)) {
+        Ok(code) => code,
+        Err(error) => {
+            output::complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Up(args) => up::run(args),
+        Command::Namenode(args) => namenode::run(args),
+        Command::Store(command) => one_thread()?.block_on(store::run(command)),
+        Command::Fs(args) => one_thread()?.block_on(fs::run(args)),
+        Command::Admin(command) => one_thread()?.block_on(admin::run(command)),
+    }
+}
+
+fn one_thread() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
+}
+
+/// Logs to stderr what `TRELLIS_LOG` asks for.
+fn log() -> Result<()> {
+    let filter = std::env::var("TRELLIS_LOG").unwrap_or_else(|_| "info".to_owned());
+    let filter = EnvFilter::try_new(&filter)
+        .with_context(|| format!("TRELLIS_LOG={filter}: give a level such as info, or target=level,…"))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    Ok(())
+}

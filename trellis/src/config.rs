@@ -1,0 +1,222 @@
+//! Where settings come from: flags, then `TRELLIS_*`, then a TOML file. An unknown name in any of them is an error.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Deserialize;
+use trellis_namenode::config::Config;
+
+use crate::settings::{SETTINGS, Setting, check};
+
+/// Names in the environment that are options of commands: (name, meaning).
+pub const OPTION_VARIABLES: &[(&str, &str)] = &[
+    ("TRELLIS_CONFIG", "The TOML file (`--config`)."),
+    ("TRELLIS_DATA", "`up`, `admin`: the data directory (`--data`)."),
+    ("TRELLIS_STORE", "`up`, `namenode`, `store`: the store (`--store`)."),
+    ("TRELLIS_NAMENODES", "`up`: how many namenodes (`--namenodes`)."),
+    ("TRELLIS_DATANODES", "`up`: how many datanodes (`--datanodes`)."),
+    ("TRELLIS_RPC_PORT", "`up`: RPC port of the first namenode (`--rpc-port`)."),
+    ("TRELLIS_HTTP_PORT", "`up`: HTTP port of the first namenode (`--http-port`)."),
+    ("TRELLIS_FS", "`fs`: the namenodes to ask (`--fs`)."),
+    ("TRELLIS_LOG", "What is logged: `info`, `debug`, `trellis_namenode=debug,info` … (default `info`)."),
+];
+/// Names that belong to tests and developer commands; programs ignore them.
+const TEST_VARIABLES: &[&str] = &["TRELLIS_BIN", "TRELLIS_WRITE_DOCS", "TRELLIS_REQUIRE_ALL"];
+const TEST_PREFIX: &str = "TRELLIS_TEST_";
+const PREFIX: &str = "TRELLIS_";
+
+/// Where to look for settings, on every command that has some.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Sources {
+    /// A TOML file with settings, in the tables [up] and [namenode] (docs/CONFIG.md lists them)
+    #[arg(long, value_name = "FILE", env = "TRELLIS_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Sets one setting of the namenodes, such as lease_soft=30s; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// What a TOML file may hold.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Options of `trellis up`.
+    #[serde(default)]
+    pub up: UpFile,
+    /// Settings of namenodes.
+    #[serde(default)]
+    namenode: BTreeMap<String, toml::Value>,
+}
+
+/// Options of `trellis up`, as in a file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpFile {
+    /// `--data`
+    pub data: Option<PathBuf>,
+    /// `--store`
+    pub store: Option<String>,
+    /// `--namenodes`
+    pub namenodes: Option<u16>,
+    /// `--datanodes`
+    pub datanodes: Option<u16>,
+    /// `--rpc-port`
+    pub rpc_port: Option<u16>,
+    /// `--http-port`
+    pub http_port: Option<u16>,
+    /// `--restart`
+    pub restart: Option<bool>,
+}
+
+impl Sources {
+    /// Reads the file, if there is one.
+    pub fn file(&self) -> Result<File> {
+        let Some(path) = &self.config else { return Ok(File::default()) };
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the settings in {}", path.display()))?;
+        parse(&text).with_context(|| format!("{} is not a file of settings", path.display()))
+    }
+
+    /// Settings of a namenode from all three places.
+    pub fn namenode(&self) -> Result<Config> {
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        });
+        self.merge(&self.file()?, environment)
+    }
+
+    fn merge(&self, file: &File, environment: impl Iterator<Item = (String, String)>) -> Result<Config> {
+        let mut config = Config::default();
+        let from = self.config.as_deref().unwrap_or(Path::new(""));
+        for (name, value) in &file.namenode {
+            let setting = find(name).with_context(|| format!("in [namenode] of {}", from.display()))?;
+            let value = plain(value).with_context(|| format!("{name} in {}", from.display()))?;
+            assign(&mut config, setting, &value).with_context(|| format!("in {}", from.display()))?;
+        }
+        for (variable, value) in environment {
+            if let Some(setting) = of_variable(&variable)? {
+                assign(&mut config, setting, &value)
+                    .with_context(|| format!("in the environment, {variable}"))?;
+            }
+        }
+        for pair in &self.set {
+            let Some((name, value)) = pair.split_once('=') else {
+                bail!("--set {pair}: give a name and a value, such as --set lease_soft=30s");
+            };
+            let setting = find(name.trim()).with_context(|| format!("--set {pair}"))?;
+            assign(&mut config, setting, value.trim()).with_context(|| format!("--set {pair}"))?;
+        }
+        check(&config).map_err(|why| anyhow::anyhow!("settings that do not go together: {why}"))?;
+        Ok(config)
+    }
+}
+
+fn parse(text: &str) -> Result<File> {
+    Ok(toml::from_str(text)?)
+}
+
+fn find(name: &str) -> Result<&'static Setting> {
+    match SETTINGS.iter().find(|setting| setting.name == name) {
+        Some(setting) => Ok(setting),
+        None => bail!("there is no setting {name:?}{}; docs/CONFIG.md lists them all", nearest(name)),
+    }
+}
+
+/// The setting that a variable of the environment sets; none when it is not ours, or an option's.
+fn of_variable(variable: &str) -> Result<Option<&'static Setting>> {
+    let known = |name: &&str| *name == variable;
+    let options = OPTION_VARIABLES.iter().map(|(name, _)| *name);
+    match variable.strip_prefix(PREFIX) {
+        None => Ok(None),
+        Some(_) if options.chain(TEST_VARIABLES.iter().copied()).any(|name| known(&name)) => Ok(None),
+        Some(_) if variable.starts_with(TEST_PREFIX) => Ok(None),
+        Some(rest) => {
+            let name = rest.to_ascii_lowercase();
+            find(&name)
+                .map(Some)
+                .with_context(|| format!("the environment has {variable}: unset it, or correct its name"))
+        }
+    }
+}
+
+fn plain(value: &toml::Value) -> Result<String> {
+    Ok(match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Integer(number) => number.to_string(),
+        other => bail!("a {} where a text or a number belongs", other.type_str()),
+    })
+}
+
+fn assign(config: &mut Config, setting: &Setting, text: &str) -> Result<()> {
+    (setting.set)(config, text).map_err(|why| anyhow::anyhow!("{}: {why}", setting.name))
+}
+
+/// ", did you mean …" for a name that shares most of its letters with a known one.
+fn nearest(name: &str) -> String {
+    let score = |other: &str| {
+        let head = name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+        let tail = name.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
+        head + tail
+    };
+    match SETTINGS.iter().map(|setting| (score(setting.name), setting.name)).max() {
+        Some((shared, best)) if shared * 2 >= best.len() => format!(", did you mean {best}"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sources(set: &[&str]) -> Sources {
+        Sources { config: None, set: set.iter().map(|s| (*s).to_owned()).collect() }
+    }
+
+    fn env(pairs: &[(&str, &str)]) -> std::vec::IntoIter<(String, String)> {
+        let owned: Vec<_> = pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        owned.into_iter()
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let file =
+            parse("[namenode]\nlease_soft = '1s'\nlease_check = '1s'\nreplication = 1\nheartbeat = '100ms'")
+                .unwrap();
+        let environment = env(&[("TRELLIS_LEASE_SOFT", "2s"), ("TRELLIS_LEASE_CHECK", "2s"), ("PATH", "x")]);
+        let config = sources(&["lease_soft=3s"]).merge(&file, environment).unwrap();
+        assert_eq!(config.lease_soft, Duration::from_secs(3));
+        assert_eq!(config.lease_check, Duration::from_secs(2));
+        assert_eq!((config.replication, config.heartbeat), (1, Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn unknown_names_are_errors_everywhere() {
+        let file = File::default();
+        let flag = sources(&["lease_sofd=3s"]).merge(&file, env(&[])).unwrap_err();
+        assert!(format!("{flag:#}").contains("did you mean lease_soft"), "{flag:#}");
+        let variable = sources(&[]).merge(&file, env(&[("TRELLIS_LEASE_SOFD", "1s")])).unwrap_err();
+        assert!(format!("{variable:#}").contains("TRELLIS_LEASE_SOFD"), "{variable:#}");
+        assert!(parse("[up]\nport = 1").is_err());
+        assert!(parse("[nodes]\n").is_err());
+        let in_file = sources(&[]).merge(&parse("[namenode]\nx = 1").unwrap(), env(&[]));
+        assert!(format!("{:#}", in_file.unwrap_err()).contains("\"x\""));
+    }
+
+    #[test]
+    fn variables_of_options_and_tests_are_no_settings() {
+        let environment = env(&[("TRELLIS_STORE", "mem:"), ("TRELLIS_BIN", "x"), ("TRELLIS_TEST_SEED", "1")]);
+        sources(&[]).merge(&File::default(), environment).unwrap();
+    }
+
+    #[test]
+    fn wrong_values_say_which_setting_and_what_to_give() {
+        let error = sources(&["call_age=60"]).merge(&File::default(), env(&[])).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("call_age") && text.contains("such as 30s"), "{text}");
+        assert!(sources(&["call_age"]).merge(&File::default(), env(&[])).is_err());
+    }
+}

@@ -1,0 +1,179 @@
+//! mkdir, touchz, touch, mv.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use trellis_client::types::CreateOptions;
+
+use super::shell::{Found, Shell, missing};
+use super::walk::{child, name, parent};
+
+/// Makes directories.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  trellis fs mkdir -p /user/ann/in")]
+pub struct Mkdir {
+    /// With those above that are missing; one that exists is fine
+    #[arg(short = 'p')]
+    parents: bool,
+    /// Paths
+    #[arg(required = true)]
+    paths: Vec<String>,
+}
+
+impl Mkdir {
+    pub async fn run(self, shell: &mut Shell) {
+        for path in &self.paths {
+            let path = shell.absolute(path);
+            if !self.parents {
+                let info = shell.client.get_file_info(&path).await;
+                let Some(info) = shell.check("mkdir", info) else { continue };
+                if info.is_some() {
+                    shell.fail("mkdir", format_args!("`{path}': File exists"));
+                    continue;
+                }
+                let above = parent(&path).unwrap_or("/");
+                let above_info = shell.client.get_file_info(above).await;
+                match shell.check("mkdir", above_info) {
+                    None => continue,
+                    Some(None) => {
+                        shell.fail("mkdir", format_args!("{}; make it with mkdir -p", missing(above)));
+                        continue;
+                    }
+                    Some(Some(_)) => {}
+                }
+            }
+            let made = shell.client.mkdirs(&path, 0o777, self.parents).await;
+            shell.check("mkdir", made);
+        }
+    }
+}
+
+/// Makes empty files; one that exists must be empty.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  trellis fs touchz /user/ann/in/_SUCCESS")]
+pub struct Touchz {
+    /// Paths
+    #[arg(required = true)]
+    paths: Vec<String>,
+}
+
+impl Touchz {
+    pub async fn run(self, shell: &mut Shell) {
+        for path in &self.paths {
+            let path = shell.absolute(path);
+            let info = shell.client.get_file_info(&path).await;
+            let Some(info) = shell.check("touchz", info) else { continue };
+            match info {
+                Some(status) if status.is_dir() => {
+                    shell.fail("touchz", format_args!("`{path}': Is a directory"))
+                }
+                Some(status) if status.length > 0 => {
+                    shell.fail("touchz", format_args!("`{path}': Not a zero-length file"));
+                }
+                // As stock: a new file in its place, as `-touchz` sets the times too.
+                there => {
+                    let options = CreateOptions { overwrite: there.is_some(), ..CreateOptions::default() };
+                    let made = shell.client.create_empty(&path, &options).await;
+                    shell.check("touchz", made);
+                }
+            }
+        }
+    }
+}
+
+/// Sets times to now; makes a file that is missing.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  trellis fs touch /user/ann/in/part-0")]
+pub struct Touch {
+    /// The access time only
+    #[arg(short = 'a')]
+    access: bool,
+    /// The modification time only
+    #[arg(short = 'm')]
+    modification: bool,
+    /// Makes no file
+    #[arg(short = 'c')]
+    no_create: bool,
+    /// Paths
+    #[arg(required = true)]
+    paths: Vec<String>,
+}
+
+impl Touch {
+    pub async fn run(self, shell: &mut Shell) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_ms = u64::try_from(now.as_millis()).unwrap_or(0);
+        let (atime, mtime) = (self.access || !self.modification, self.modification || !self.access);
+        for path in &self.paths {
+            let path = shell.absolute(path);
+            let info = shell.client.get_file_info(&path).await;
+            let Some(info) = shell.check("touch", info) else { continue };
+            match info {
+                Some(_) => {
+                    let (mtime, atime) = (mtime.then_some(now_ms), atime.then_some(now_ms));
+                    let set = shell.client.set_times(&path, mtime, atime).await;
+                    shell.check("touch", set);
+                }
+                None if self.no_create => {}
+                None => {
+                    let made = shell.client.create_empty(&path, &CreateOptions::default()).await;
+                    shell.check("touch", made);
+                }
+            }
+        }
+    }
+}
+
+/// Renames, or moves into a directory.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  trellis fs mv /user/ann/in /user/ann/done")]
+pub struct Mv {
+    /// What to move (paths or patterns), and last where to
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+impl Mv {
+    pub async fn run(mut self, shell: &mut Shell) {
+        let Some(target) = self.paths.pop().map(|path| shell.absolute(&path)) else { return };
+        let info = shell.client.get_file_info(&target).await;
+        let Some(info) = shell.check("mv", info) else { return };
+        let into = info.as_ref().is_some_and(trellis_client::types::FileStatus::is_dir);
+        let found = shell.find("mv", &self.paths).await;
+        if !into && (self.paths.len() > 1 || found.len() > 1) {
+            return match info {
+                None => shell.fail("mv", missing(&target)),
+                Some(_) => shell.fail("mv", format_args!("`{target}': Is not a directory")),
+            };
+        }
+        for Found { path, .. } in found {
+            let to = if into { child(&target, name(&path)) } else { target.clone() };
+            move_one(shell, &path, &to).await;
+        }
+    }
+}
+
+async fn move_one(shell: &mut Shell, path: &str, to: &str) {
+    if to == path || to.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')) {
+        return shell.fail("mv", format_args!("`{path}' to `{to}': is a subdirectory of itself"));
+    }
+    let there = shell.client.get_file_info(to).await;
+    match shell.check("mv", there) {
+        None => return,
+        Some(Some(_)) => return shell.fail("mv", format_args!("`{to}': File exists")),
+        Some(None) => {}
+    }
+    let above = parent(to).unwrap_or("/");
+    let above_info = shell.client.get_file_info(above).await;
+    match shell.check("mv", above_info) {
+        None => return,
+        Some(None) => return shell.fail("mv", format_args!("{}; make it with mkdir -p", missing(above))),
+        Some(Some(_)) => {}
+    }
+    let moved = shell.client.rename(path, to).await;
+    if shell.check("mv", moved) == Some(false) {
+        shell.fail(
+            "mv",
+            format_args!("`{path}' to `{to}': the namenode refused; one of them has changed: look again"),
+        );
+    }
+}

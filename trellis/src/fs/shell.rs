@@ -1,0 +1,194 @@
+//! What all verbs share: the client, output, failures, paths and patterns.
+
+use std::fmt::Display;
+use std::io::{BufWriter, Stdout, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use globset::{GlobBuilder, GlobMatcher};
+use trellis_client::error::Fault;
+use trellis_client::types::FileStatus;
+use trellis_client::{Client, Conf, Error};
+
+use super::walk::child;
+
+const DEFAULT_FS: &str = "hdfs://127.0.0.1:8020";
+/// Paths that one pattern may match; more is a mistake, and would not fit in memory.
+const MAX_MATCHES: usize = 100_000;
+
+/// A path that exists.
+pub struct Found {
+    /// Absolute.
+    pub path: String,
+    /// What is there.
+    pub status: FileStatus,
+}
+
+/// The state of one `trellis fs`.
+pub struct Shell {
+    /// The client.
+    pub client: Client,
+    out: BufWriter<Stdout>,
+    failed: bool,
+}
+
+impl Shell {
+    /// A shell on the file system that `fs`, or the configuration, names.
+    pub fn new(fs: Option<&str>) -> Result<Shell> {
+        let conf = Conf::from_env()?;
+        let configured = conf.get("fs.defaultFS").is_some_and(|uri| uri.starts_with("hdfs:"));
+        let uri = fs.or((!configured).then_some(DEFAULT_FS));
+        let (builder, _) = Client::from_conf(&conf, uri).context("which file system?")?;
+        let client = builder.caller_context("CLI").build()?;
+        Ok(Shell { client, out: BufWriter::new(std::io::stdout()), failed: false })
+    }
+
+    /// Prints a line. Nobody may be reading any more: then there is nothing left to do.
+    pub fn say(&mut self, line: impl Display) {
+        self.print(format_args!("{line}\n"));
+    }
+
+    /// Prints a text as it is.
+    pub fn print(&mut self, text: impl Display) {
+        if write!(self.out, "{text}").is_err() {
+            std::process::exit(0);
+        }
+    }
+
+    /// Notes that something failed: the exit code will be 1.
+    pub fn fail(&mut self, verb: &str, why: impl Display) {
+        self.failed = true;
+        let _ = self.out.flush();
+        let _ = writeln!(std::io::stderr(), "{verb}: {why}");
+    }
+
+    /// The same, for an exit code without words.
+    pub fn refuse(&mut self) {
+        self.failed = true;
+    }
+
+    /// What a call gave; its failure is told.
+    pub fn check<T>(&mut self, verb: &str, result: Result<T, Error>) -> Option<T> {
+        result.map_err(|error| self.fail(verb, why(&error))).ok()
+    }
+
+    /// The exit code.
+    pub fn end(mut self) -> ExitCode {
+        if self.out.flush().is_err() {
+            return ExitCode::SUCCESS;
+        }
+        if self.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+
+    /// A path in full, without repeated slashes, `.` and `..`.
+    pub fn absolute(&self, path: &str) -> String {
+        let (home, mut parts) = (self.client.home(), Vec::new());
+        let base = if path.starts_with('/') { "" } else { home.as_str() };
+        for part in base.split('/').chain(path.split('/')) {
+            match part {
+                "" | "." => {}
+                ".." => drop(parts.pop()),
+                name => parts.push(name),
+            }
+        }
+        format!("/{}", parts.join("/"))
+    }
+
+    /// What each path or pattern names; told where there is nothing.
+    pub async fn find(&mut self, verb: &str, paths: &[String]) -> Vec<Found> {
+        let mut all = Vec::new();
+        for path in paths {
+            match self.expand(path).await {
+                Ok(found) if found.is_empty() => self.fail(verb, missing(path)),
+                Ok(found) => all.extend(found),
+                Err(error) => self.fail(verb, format_args!("{error:#}")),
+            }
+        }
+        all
+    }
+
+    /// What one path or pattern names.
+    pub async fn expand(&self, path: &str) -> Result<Vec<Found>> {
+        let path = self.absolute(path);
+        if !is_pattern(&path) {
+            let status = self.client.get_file_info(&path).await.map_err(told)?;
+            return Ok(status.map(|status| Found { path, status }).into_iter().collect());
+        }
+        let mut found = vec![String::new()];
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        for (depth, part) in parts.iter().enumerate() {
+            if is_pattern(part) {
+                found = self.matching(&found, part).await?;
+            } else {
+                found.iter_mut().for_each(|path| *path = child(path, part));
+            }
+            if depth + 1 == parts.len() {
+                break;
+            }
+        }
+        let mut all = Vec::new();
+        for path in found {
+            if let Some(status) = self.client.get_file_info(&path).await.map_err(told)? {
+                all.push(Found { path, status });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Children of directories whose names match.
+    async fn matching(&self, dirs: &[String], pattern: &str) -> Result<Vec<String>> {
+        let matcher = matcher(pattern, false)?;
+        let mut found = Vec::new();
+        for dir in dirs {
+            let dir = if dir.is_empty() { "/" } else { dir };
+            let is_dir =
+                self.client.get_file_info(dir).await.map_err(told)?.is_some_and(|status| status.is_dir());
+            let mut listing = self.client.get_listing(dir);
+            while is_dir && let Some(entry) = listing.next().await.map_err(told)? {
+                if matcher.is_match(&entry.name) {
+                    found.push(child(dir, &entry.name));
+                }
+                anyhow::ensure!(
+                    found.len() <= MAX_MATCHES,
+                    "{pattern} matches more than {MAX_MATCHES} names: narrow it"
+                );
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+/// A pattern for one name.
+pub fn matcher(pattern: &str, ignore_case: bool) -> Result<GlobMatcher> {
+    let glob = GlobBuilder::new(pattern).case_insensitive(ignore_case).backslash_escape(true).build();
+    Ok(glob
+        .with_context(|| {
+            format!("{pattern:?} is not a pattern; put a backslash before *, ?, [ or {{ in a name")
+        })?
+        .compile_matcher())
+}
+
+fn is_pattern(path: &str) -> bool {
+    path.contains(['*', '?', '[', '{', '\\'])
+}
+
+/// What stock says of a path that is not there.
+pub fn missing(path: &str) -> String {
+    format!("`{path}': No such file or directory")
+}
+
+/// An error as the stock shell shows it: the first line of the exception's message, without its class.
+pub fn why(error: &Error) -> String {
+    match error.fault() {
+        Fault::Exception(exception) => {
+            let first = exception.message.lines().next().unwrap_or_default();
+            if first.is_empty() { error.to_string() } else { first.to_owned() }
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn told(error: Error) -> anyhow::Error {
+    anyhow::anyhow!(why(&error))
+}

@@ -1,0 +1,184 @@
+//! THE table of a namenode's settings: name, stock's name, meaning. `docs/CONFIG.md` is generated from it.
+//!
+//! A setting is the field of [`Config`] with the same name. A field without a line here does not compile.
+
+use std::time::Duration;
+
+use trellis_namenode::config::Config;
+
+/// One setting.
+pub struct Setting {
+    /// Its name: in the file, after `--set`, and in capitals after `TRELLIS_` in the environment.
+    pub name: &'static str,
+    /// What stock HDFS calls it; empty when it has none.
+    pub stock: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// What a value looks like.
+    pub form: &'static str,
+    /// Sets it from a text.
+    pub set: fn(&mut Config, &str) -> Result<(), String>,
+    /// Its value as a text that `set` takes.
+    pub show: fn(&Config) -> String,
+}
+
+macro_rules! settings {
+    ($($name:ident, $stock:literal, $help:literal;)*) => {
+        /// All settings, in the order of [`Config`].
+        pub const SETTINGS: &[Setting] = &[$(Setting {
+            name: stringify!($name),
+            stock: $stock,
+            help: $help,
+            form: form_of(|config| &config.$name),
+            set: |config, text| { config.$name = Value::parse(text)?; Ok(()) },
+            show: |config| config.$name.show(),
+        }),*];
+
+        /// Does nothing. It does not compile while a field of `Config` has no line in the table.
+        const _: fn(Config) = |config| { let Config { $($name: _),* } = config; };
+    };
+}
+
+settings! {
+    max_component_bytes, "dfs.namenode.fs-limits.max-component-length", "Longest name in bytes.";
+    max_directory_items, "dfs.namenode.fs-limits.max-directory-items", "Most children of a directory.";
+    min_block_bytes, "dfs.namenode.fs-limits.min-block-size", "Smallest block size that a file may have.";
+    block_bytes, "dfs.blocksize", "Block size given to clients that name none.";
+    replication, "dfs.replication", "Replication given to clients that name none.";
+    min_replication, "dfs.namenode.replication.min", "Smallest replication.";
+    max_replication, "dfs.replication.max", "Largest replication.";
+    listing_page, "dfs.ls.limit", "Names in a page of a listing.";
+    atime_precision, "dfs.namenode.accesstime.precision", "How far an access time may lag; 0s = access times are not kept.";
+    lease_soft, "(60 s)", "After this long without renewal another client may take a lease over.";
+    lease_hard, "dfs.namenode.lease-hard-limit-sec", "After this long without renewal the leader closes the file.";
+    lease_check, "dfs.namenode.lease-recheck-interval-ms", "How often the leader looks for expired leases.";
+    trash_minutes, "fs.trash.interval", "Minutes that clients keep trash; 0 = no trash.";
+    retry_kept, "dfs.namenode.retrycache.expirytime.millis", "How long answers are kept for repeats of a call.";
+    retry_sweep, "", "How often the leader sweeps one bucket of the retry cache.";
+    call_age, "", "A call that waited longer is dropped: its client has gone elsewhere.";
+    heartbeat, "", "How often a namenode's heartbeat counter moves.";
+    member_timeout, "", "A namenode whose heartbeat counter has not moved for this long is evicted.";
+    reap_every, "", "How often the reaper looks for deleted trees when nobody wakes it.";
+    id_range, "", "Inode ids reserved at a time.";
+    supergroup, "dfs.permissions.superusergroup", "Members of this group are superusers.";
+}
+
+/// A type that a setting may have.
+trait Value: Sized {
+    /// What a value looks like, for people.
+    const FORM: &'static str;
+    fn parse(text: &str) -> Result<Self, String>;
+    fn show(&self) -> String;
+}
+
+const fn form_of<T: Value>(_: fn(&Config) -> &T) -> &'static str {
+    T::FORM
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => { $(
+        impl Value for $number {
+            const FORM: &'static str = "number";
+            fn parse(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|_| format!("{text:?} is not a number from {} to {}", Self::MIN, Self::MAX))
+            }
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    )* };
+}
+numbers!(i64, u64, u32, usize);
+
+impl Value for String {
+    const FORM: &'static str = "text";
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.is_empty() {
+            true => Err("it must not be empty".to_owned()),
+            false => Ok(text.to_owned()),
+        }
+    }
+    fn show(&self) -> String {
+        self.clone()
+    }
+}
+
+impl Value for Duration {
+    const FORM: &'static str = "time: 250ms, 2s, 10m, 1h";
+    fn parse(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text).map_err(|_| {
+            format!("{text:?} is not a time: give a whole number and ms, s, m or h, such as 30s")
+        })
+    }
+    fn show(&self) -> String {
+        humantime::format_duration(*self).to_string()
+    }
+}
+
+/// Settings that work together only in some ways: what is wrong, if anything is.
+pub fn check(config: &Config) -> Result<(), String> {
+    let rules = [
+        (
+            config.max_component_bytes == 0 || config.max_component_bytes > 255,
+            "max_component_bytes must be 1 to 255",
+        ),
+        (config.max_directory_items < 1, "max_directory_items must be at least 1"),
+        (config.min_replication == 0, "min_replication must be at least 1"),
+        (config.min_replication > config.max_replication, "min_replication must not exceed max_replication"),
+        (
+            config.replication < config.min_replication || config.replication > config.max_replication,
+            "replication must lie between min_replication and max_replication",
+        ),
+        (config.block_bytes < config.min_block_bytes, "block_bytes must be at least min_block_bytes"),
+        (config.listing_page == 0 || config.listing_page > 4000, "listing_page must be 1 to 4000"),
+        (config.lease_hard < config.lease_soft, "lease_hard must not be shorter than lease_soft"),
+        (config.heartbeat.is_zero(), "heartbeat must not be 0"),
+        (
+            config.member_timeout < config.heartbeat * 2,
+            "member_timeout must be at least twice the heartbeat, or live namenodes are evicted",
+        ),
+        (config.call_age.is_zero(), "call_age must not be 0"),
+        (
+            config.lease_check.is_zero() || config.retry_sweep.is_zero(),
+            "lease_check and retry_sweep must not be 0",
+        ),
+        (config.reap_every.is_zero(), "reap_every must not be 0"),
+        (config.id_range == 0, "id_range must be at least 1"),
+    ];
+    match rules.iter().find(|(broken, _)| *broken) {
+        Some((_, why)) => Err((*why).to_owned()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_shown_in_a_form_that_sets_it_again() {
+        let default = Config::default();
+        for setting in SETTINGS {
+            let shown = (setting.show)(&default);
+            let mut other = default.clone();
+            (setting.set)(&mut other, &shown).unwrap();
+            assert_eq!((setting.show)(&other), shown, "{}", setting.name);
+        }
+        assert_eq!(check(&default), Ok(()));
+    }
+
+    #[test]
+    fn times_need_a_unit_and_must_not_overflow() {
+        assert_eq!(<Duration as Value>::parse("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(<Duration as Value>::parse("10min").map(|t| t.show()), Ok("10m".to_owned()));
+        for bad in ["5", "s", "-1s", "18446744073709551615h", ""] {
+            assert!(<Duration as Value>::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused() {
+        let config = Config { member_timeout: Duration::from_millis(1), ..Config::default() };
+        assert!(check(&config).unwrap_err().contains("twice the heartbeat"));
+    }
+}

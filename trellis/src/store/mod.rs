@@ -1,0 +1,51 @@
+//! `trellis store`: makes, checks and shows a store.
+//!
+//! - [`init`]: makes an empty namespace
+//! - [`check`]: what does not fit together
+//! - [`dump`]: every row, decoded
+
+pub mod check;
+pub mod dump;
+pub mod init;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Subcommand;
+use trellis_metastore::lmdb::LmdbConfig;
+use trellis_metastore::open::{Opened, StoreUrl};
+
+/// Commands on a store.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Makes an empty namespace in a store; says so when there is one already
+    Init(init::Args),
+    /// Reads all rows and says what does not fit together
+    Check(check::Args),
+    /// Prints every row as a line of JSON
+    Dump(dump::Args),
+}
+
+/// Runs a command.
+pub async fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Init(args) => init::run(args).await,
+        Command::Check(args) => check::run(args).await,
+        Command::Dump(args) => dump::run(args).await,
+    }
+}
+
+/// Opens a store that exists. What is in memory belongs to another process.
+pub fn open(url: &StoreUrl) -> Result<Opened> {
+    match url {
+        StoreUrl::Lmdb(dir) if !dir.join("data.mdb").exists() => {
+            bail!(
+                "{url}: there is no store; make one with 'trellis store init --store {url}', or check the path"
+            )
+        }
+        StoreUrl::Lmdb(_) => {
+            Opened::open(url, LmdbConfig::default()).map_err(|error| anyhow!("{url}: {error}"))
+        }
+        StoreUrl::Mem => bail!("mem: lives inside its namenode and ends with it; give lmdb:DIR"),
+    }
+}

@@ -1,0 +1,294 @@
+//! `trellis up`: a whole cluster in the foreground.
+//!
+//! - [`data_dir`]: the data directory: its lock, pid files, address files, logs
+//! - [`child`]: one namenode as a child process
+//! - [`node`]: keeps one namenode going: start, death, restart, stop
+
+pub mod child;
+pub mod data_dir;
+mod node;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use trellis_metastore::open::StoreUrl;
+use trellis_namenode::store::Initialised;
+
+use self::data_dir::{Addresses, DataDir};
+use self::node::{Event, Node, Stop};
+use crate::config::{File, Sources};
+use crate::one_thread;
+use crate::output::{complain, say};
+use crate::store::init::init;
+
+/// Most namenodes that one `up` starts.
+const MAX_NAMENODES: u16 = 64;
+/// Namenode i listens this many ports further than namenode i − 1.
+const PORT_STEP: u16 = 10;
+
+const EXAMPLE: &str = "\
+Examples:
+  trellis up
+  trellis up --data /srv/names --namenodes 3 --restart
+  trellis up --rpc-port 0 --http-port 0          any free ports; they are printed";
+
+/// Options of `trellis up`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Where everything is kept [default: ./trellis-data]
+    #[arg(long, value_name = "DIR", env = "TRELLIS_DATA")]
+    data: Option<PathBuf>,
+    /// The store [default: lmdb:DATA/store]
+    #[arg(long, value_name = "URL", env = "TRELLIS_STORE")]
+    store: Option<StoreUrl>,
+    /// How many namenodes serve the one store [default: 1]
+    #[arg(long, value_name = "N", env = "TRELLIS_NAMENODES")]
+    namenodes: Option<u16>,
+    /// How many datanodes [default: 0; there are none yet]
+    #[arg(long, value_name = "N", env = "TRELLIS_DATANODES")]
+    datanodes: Option<u16>,
+    /// RPC port of the first namenode, the next ones 10 further each; 0 = any free port [default: 8020]
+    #[arg(long, value_name = "PORT", env = "TRELLIS_RPC_PORT")]
+    rpc_port: Option<u16>,
+    /// HTTP port of the first namenode, the next ones 10 further each; 0 = any free port [default: 9870]
+    #[arg(long, value_name = "PORT", env = "TRELLIS_HTTP_PORT")]
+    http_port: Option<u16>,
+    /// Starts a dead namenode again
+    #[arg(long)]
+    restart: bool,
+    #[command(flatten)]
+    sources: Sources,
+}
+
+/// What was decided from flags, environment and file.
+pub struct Plan {
+    /// The store.
+    pub store: StoreUrl,
+    /// Start dead namenodes again?
+    pub restart: bool,
+    /// Where the children's settings come from.
+    pub sources: Sources,
+    /// The data directory, locked.
+    pub data: DataDir,
+    /// RPC and HTTP port of each namenode; 0 = any.
+    pub ports: Vec<(u16, u16)>,
+}
+
+impl Plan {
+    fn of(args: Args, file: File) -> Result<Plan> {
+        let datanodes = args.datanodes.or(file.up.datanodes).unwrap_or(0);
+        if datanodes != 0 {
+            bail!(
+                "--datanodes {datanodes}: there are no datanodes yet, this version keeps names and no file data; \
+                 leave the option out, or give 0"
+            );
+        }
+        let namenodes = args.namenodes.or(file.up.namenodes).unwrap_or(1);
+        if namenodes == 0 || namenodes > MAX_NAMENODES {
+            bail!("--namenodes {namenodes}: give a number from 1 to {MAX_NAMENODES}");
+        }
+        let rpc = ports("--rpc-port", args.rpc_port.or(file.up.rpc_port).unwrap_or(8020), namenodes)?;
+        let http = ports("--http-port", args.http_port.or(file.up.http_port).unwrap_or(9870), namenodes)?;
+        if let Some(port) = rpc.iter().find(|port| **port != 0 && http.contains(port)) {
+            bail!(
+                "port {port} would be both an RPC and an HTTP port: give --rpc-port and --http-port other numbers"
+            );
+        }
+        let data = args.data.or(file.up.data).unwrap_or_else(|| "trellis-data".into());
+        let data = DataDir::open(&data)?;
+        let of_file = file.up.store.map(|url| url.parse()).transpose().map_err(|why: String| anyhow!(why))?;
+        let store = args.store.or(of_file).unwrap_or_else(|| StoreUrl::Lmdb(data.store()));
+        if store == StoreUrl::Mem && namenodes > 1 {
+            bail!("mem: lives inside one namenode and cannot be shared by {namenodes}; use lmdb:DIR");
+        }
+        let restart = args.restart || file.up.restart.unwrap_or(false);
+        let mut sources = args.sources;
+        sources.config = sources.config.map(std::path::absolute).transpose()?;
+        Ok(Plan { store, restart, sources, data, ports: rpc.into_iter().zip(http).collect() })
+    }
+}
+
+fn ports(option: &str, first: u16, count: u16) -> Result<Vec<u16>> {
+    if first == 0 {
+        return Ok(vec![0; usize::from(count)]);
+    }
+    let all: Option<Vec<u16>> = (0..count).map(|i| first.checked_add(PORT_STEP * i)).collect();
+    all.with_context(|| {
+        format!("{option} {first} leaves no room for {count} namenodes, {PORT_STEP} ports apart")
+    })
+}
+
+/// Runs the cluster until it is told to stop or its last namenode is dead.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let file = args.sources.file()?;
+    let config = args.sources.namenode()?; // wrong settings are told before anything is made
+    let plan = Arc::new(Plan::of(args, file)?);
+    say(format_args!("data in {}", plan.data.path().display()));
+    if plan.store == StoreUrl::Mem {
+        say("store mem:, empty at every start");
+    } else {
+        // Its runtime ends here and closes the store with it: only namenodes have it open.
+        let Initialised { cluster_id, made } = one_thread()?.block_on(init(&plan.store, None, &config))?;
+        let what = if made { "made an empty namespace" } else { "serving the names that are there" };
+        say(format_args!("store {}: {what}, cluster {cluster_id}", plan.store));
+    }
+    // One thread, this one: children are made by it, and the kernel ends them when it ends.
+    one_thread()?.block_on(async {
+        let mut signals = Signals::listen()?;
+        Cluster::start(plan).run(&mut signals).await
+    })
+}
+
+/// SIGINT, SIGTERM and SIGHUP.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn listen() -> Result<Signals> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Signals([
+            listen(SignalKind::interrupt())?,
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+/// The running namenodes.
+struct Cluster {
+    plan: Arc<Plan>,
+    nodes: JoinSet<()>,
+    events: mpsc::Receiver<Event>,
+    stop: watch::Sender<Stop>,
+    addresses: Vec<Option<Addresses>>,
+    announced: bool,
+}
+
+impl Cluster {
+    fn start(plan: Arc<Plan>) -> Cluster {
+        let (sender, events) = mpsc::channel(16);
+        let (stop, stopping) = watch::channel(Stop::No);
+        let mut nodes = JoinSet::new();
+        for index in 0..plan.ports.len() {
+            nodes.spawn(Node::new(plan.clone(), index, sender.clone(), stopping.clone()).tend());
+        }
+        let addresses = vec![None; plan.ports.len()];
+        Cluster { plan, nodes, events, stop, addresses, announced: false }
+    }
+
+    async fn run(mut self, signals: &mut Signals) -> Result<ExitCode> {
+        loop {
+            tokio::select! {
+                biased; // a death is reported before it is found that nobody is left
+                () = signals.next() => {
+                    say("stopping");
+                    self.end(signals).await;
+                    say(format_args!("stopped; the names are in {}", self.plan.store));
+                    return Ok(ExitCode::SUCCESS);
+                }
+                Some(event) = self.events.recv() => {
+                    if let Err(error) = self.heard(event) {
+                        self.end(signals).await;
+                        return Err(error);
+                    }
+                }
+                ended = self.nodes.join_next() => if ended.is_none() {
+                    let logs = self.plan.data.logs();
+                    bail!("the last namenode is dead; look into {}, or start with --restart", logs.display());
+                }
+            }
+        }
+    }
+
+    /// Reports what happened; an error ends the cluster.
+    fn heard(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Ready { index, pid, addresses } => {
+                let log = self.plan.data.log(index);
+                say(format_args!(
+                    "namenode {index}: pid {pid}, hdfs://{}, http://{}, log {}",
+                    addresses.rpc,
+                    addresses.http,
+                    log.display()
+                ));
+                self.addresses[index] = Some(addresses);
+                self.announce();
+                Ok(())
+            }
+            Event::Died { index, how, was_ready, again_in } => {
+                let log = self.plan.data.log(index);
+                if !was_ready && !self.announced {
+                    bail!("namenode {index} did not start ({how}); {}", data_dir::log_end(&log));
+                }
+                let then = match again_in {
+                    Some(wait) => format!("starting it again in {} ms", wait.as_millis()),
+                    None => "the others go on; with --restart it would be started again".to_owned(),
+                };
+                complain(format_args!("namenode {index} is dead ({how}), log {}: {then}", log.display()));
+                Ok(())
+            }
+            Event::Fault { index, error } => Err(error.context(format!("namenode {index}"))),
+        }
+    }
+
+    /// Says that the cluster is ready, once, when all its namenodes serve.
+    fn announce(&mut self) {
+        let Some(all) = self.addresses.iter().cloned().collect::<Option<Vec<_>>>() else { return };
+        if std::mem::replace(&mut self.announced, true) {
+            return;
+        }
+        let rpc: Vec<String> = all.iter().map(|a| a.rpc.to_string()).collect();
+        say(format_args!("trellis ready: hdfs://{}", rpc.join(",")));
+        let me = std::env::args().next().unwrap_or_else(|| "trellis".to_owned());
+        let data = self.plan.data.path().display();
+        say(format_args!("\nTry next, in another terminal:"));
+        say(format_args!(
+            "  hdfs dfs -fs hdfs://{} -mkdir -p /tmp/first     the stock Hadoop client",
+            rpc[0]
+        ));
+        say(format_args!("  hdfs dfs -fs hdfs://{} -ls -R /     the stock Hadoop client", rpc[0]));
+        say(format_args!("  curl http://{}/metrics", all[0].http));
+        say(format_args!(
+            "  {me} admin client-config --data {data} --write conf     then HADOOP_CONF_DIR=conf hdfs dfs -ls /"
+        ));
+        say("Ctrl-C stops the cluster; the names stay.");
+    }
+
+    /// Ends all namenodes: kindly, and at once when asked a second time.
+    async fn end(&mut self, signals: &mut Signals) {
+        self.stop.send_replace(Stop::Kindly);
+        loop {
+            tokio::select! {
+                ended = self.nodes.join_next() => if ended.is_none() { return },
+                Some(_) = self.events.recv() => {}
+                () = signals.next() => { self.stop.send_replace(Stop::AtOnce); }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ports;
+
+    #[test]
+    fn ports_are_ten_apart_and_never_wrap() {
+        assert_eq!(ports("--rpc-port", 8020, 3).unwrap(), [8020, 8030, 8040]);
+        assert_eq!(ports("--rpc-port", 0, 2).unwrap(), [0, 0]);
+        assert!(ports("--rpc-port", 65_530, 2).is_err());
+    }
+}
