@@ -39,6 +39,18 @@ impl Path {
         Ok(Path { components: components.collect(), text: text.to_owned() })
     }
 
+    /// The same for the path of a directory to make, which stock reads in another way first.
+    pub fn parse_new(text: &str) -> Result<Path, RpcError> {
+        match text.bytes().next() {
+            Some(b'/') => Path::parse(text),
+            Some(_) => {
+                let why = format!("Invalid path name Invalid file name: {text}");
+                Err(RpcError::new(Kind::InvalidPath, why))
+            }
+            None => Err(RpcError::new(Kind::IllegalArgument, "Can not create a Path from an empty string")),
+        }
+    }
+
     /// The text as it was sent.
     pub fn text(&self) -> &str {
         &self.text
@@ -143,6 +155,8 @@ mod tests {
         assert_eq!(path("/a/b").prefix(0), "/");
         assert!(path("/a").contains(&path("/a/b")) && !path("/a").contains(&path("/ab")));
         assert_eq!(Path::parse("e").unwrap_err().kind, Kind::Assertion);
+        assert_eq!(Path::parse_new("e").unwrap_err().kind, Kind::InvalidPath);
+        assert_eq!(Path::parse_new("").unwrap_err().kind, Kind::IllegalArgument);
     }
 
     #[test]

@@ -160,7 +160,7 @@ pub(super) fn walk_then_again<A: Send + 'static>(mut call: Box<Pending<A>>, job:
     if call.walks > MAX_WALKS {
         return (call.later)(Err(expired()));
     }
-    tokio::spawn(async move {
+    call.engine.runtime.clone().spawn(async move {
         match super::walks::walk(&call.engine, &call.ctx, job).await {
             Ok(result) => {
                 call.ctx.walked = Some(Arc::new(result));

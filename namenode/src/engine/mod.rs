@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use prost::Message;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use trellis_metastore::change::Hold;
@@ -44,6 +45,8 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// The engine of one namenode.
 pub struct Engine {
     backend: Backend,
+    /// Walks run here: calls end on the embedded store's own thread, too.
+    runtime: Handle,
     config: Arc<Config>,
     users: Users,
     hints: Option<Arc<Hints>>,
@@ -58,7 +61,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine over a backend; `incarnation` was drawn for this start of the namenode and is never reused.
+    /// An engine over a backend, on the current tokio runtime; `incarnation` was drawn for this start of the namenode
+    /// and is never reused.
     pub fn new(
         backend: Backend,
         config: Config,
@@ -71,6 +75,7 @@ impl Engine {
         Arc::new(Engine {
             hints: backend.uses_hints().then(|| Arc::new(Hints::new(HINTS))),
             backend,
+            runtime: Handle::current(),
             config: Arc::new(config),
             users,
             ids: Ids::default(),

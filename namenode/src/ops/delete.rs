@@ -29,7 +29,7 @@ pub struct Delete {
 /// Deletes a file or directory. False when there is none, and for the root.
 pub fn delete(tx: &mut Tx<'_, '_>, call: &Delete) -> Result<bool> {
     if call.path.is_exactly_reserved() {
-        return refuse(Kind::InvalidPath, call.path.text());
+        return refuse(Kind::InvalidPath, format!("Invalid path name {}", call.path.text()));
     }
     let target = Target::new(&call.path, DirOp::Write).with_stat().with_parent_stat().with_path();
     let walked = tx.walk_one(target)?;

@@ -69,7 +69,7 @@ impl Actor {
     }
 
     pub async fn mkdirs(&self, text: &str, mode: u32, create_parent: bool) -> Said<String> {
-        let call = Mkdirs { path: Path::parse(text)?, mode, create_parent };
+        let call = Mkdirs { path: Path::parse_new(text)?, mode, create_parent };
         self.change(move |tx| mkdirs(tx, &call).map(|yes| yes.to_string())).await
     }
 

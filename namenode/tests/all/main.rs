@@ -4,6 +4,7 @@
 mod actor;
 mod attributes;
 mod calls;
+mod cases;
 mod checks;
 mod create;
 mod leases;
@@ -56,6 +57,12 @@ macro_rules! either {
             reap::trees_are_freed,
             reap::kept_answers_are_swept,
             checks::damage_is_found,
+            cases::a1_a_file_where_a_directory_is_meant,
+            cases::a2_names_and_limits,
+            cases::a6_times,
+            cases::l1_pages,
+            cases::p3_recursive_delete,
+            cases::p5_modes,
         ]
     };
 }
