@@ -117,7 +117,9 @@ impl Path {
 
     /// Whether the whole path keeps stock's limits (8000 characters, 1000 levels); `operation` is for the message.
     pub fn check_length(&self, operation: &str) -> Result<(), RpcError> {
-        if self.text.chars().count() > MAX_PATH_CHARS || self.components.len() > MAX_PATH_DEPTH {
+        // Java's characters: UTF-16 units, never more than there are bytes.
+        let too_long = self.text.len() > MAX_PATH_CHARS && self.text.encode_utf16().count() > MAX_PATH_CHARS;
+        if too_long || self.components.len() > MAX_PATH_DEPTH {
             let limits = format!("Limit {MAX_PATH_CHARS} characters, {MAX_PATH_DEPTH} levels.");
             return Err(RpcError::new(Kind::Io, format!("{operation}: Pathname too long.  {limits}")));
         }

@@ -82,6 +82,14 @@ impl<'p> Target<'p> {
         self
     }
 
+    /// Whether what shall be made there may have such names.
+    fn check_new(&self) -> Result<()> {
+        match self.op {
+            DirOp::Create => Ok(self.path.check_new()?),
+            DirOp::Read | DirOp::Write => Ok(()),
+        }
+    }
+
     /// Holds the whole chain.
     pub fn held(mut self) -> Self {
         self.chain = Chain::Held;
@@ -172,10 +180,10 @@ impl Tx<'_, '_> {
     /// Resolves paths and checks that the caller may walk them: every component but the last must be a directory
     /// that the caller may search, as far as components exist. All misses are noted before it stops.
     pub fn walk(&mut self, targets: &[Target<'_>]) -> Result<Vec<Walked>> {
+        if let [only] = targets {
+            only.check_new()?;
+        }
         for target in targets {
-            if target.op == DirOp::Create {
-                target.path.check_new()?;
-            }
             self.want_hinted(target);
         }
         let resolved: Vec<Result<Walked>> = targets.iter().map(|target| self.resolve(target)).collect();
@@ -184,6 +192,7 @@ impl Tx<'_, '_> {
         }
         let mut all = Vec::with_capacity(targets.len());
         for (target, result) in targets.iter().zip(resolved) {
+            target.check_new()?;
             let walked = result?;
             self.check_way(&walked, target.op)?;
             all.push(walked);

@@ -3,7 +3,7 @@
 //! Held    both entries are written; the parents are merged. A directory that changes parent holds both whole chains,
 //!         so of two crossing renames one runs again and no cycle can arise.
 //! Rows    inodes 2w · inode_paths 1w · dir_stats 1–2m, a directory + 2w; what it replaces: as delete.
-//! Cost    warm: 1 fetch + 1 commit, whatever the size of the tree; rename2 into the trash by another than the
+//! Cost    warm: 1 fetch + 1 commit, whatever the size of the tree; rename into an existing directory + 1 fetch; rename2 into the trash by another than the
 //!         superuser + 1 fetch and the permission walk of delete.
 //! Differs none.
 
@@ -44,23 +44,22 @@ pub struct Rename2 {
 pub fn rename(tx: &mut Tx<'_, '_>, call: &Rename) -> Result<bool> {
     call.target.check_length("rename")?;
     let (source, mut target) = walk_both(tx, &call.source, &call.target)?;
-    if let (Some(directory), Some(moved)) = (target.target(), call.source.components().last())
-        && directory.is_dir()
-    {
+    tx.check(&source, Demand { parent: WRITE, ..Demand::default() })?;
+    if target.target().is_some_and(Node::is_dir) && !source.path.is_root() {
         // `/d` stands for `/d/name`. The walk starts anew: the entry in it may exist.
-        let inside = target.path.child(moved);
-        target = tx.walk_one(target_of(&inside, DirOp::Create))?;
+        let inside = target.path.child(&source.path.name());
+        target = tx.walk_one(target_of(&inside, DirOp::Write))?;
     }
-    check_both(tx, &source, &target)?;
+    tx.check(&target, Demand { ancestor: WRITE, ..Demand::default() })?;
     let Some(node) = source.target().filter(|node| !node.is_root()).cloned() else { return Ok(false) };
     if source.path == target.path {
-        // Only a file can come here: a directory would have been moved into itself.
+        // A file onto itself, or an entry into the directory that it is in already.
         return Ok(true);
     }
     if source.path.contains(&target.path) {
         return Ok(false);
     }
-    check_reserved(call.source.is_exactly_reserved() || call.target.is_exactly_reserved())?;
+    check_reserved(source.path.is_exactly_reserved() || target.path.is_exactly_reserved())?;
     if target.target().is_some() || target.missing() > 1 {
         return Ok(false);
     }
@@ -160,11 +159,13 @@ fn move_entry(tx: &mut Tx<'_, '_>, source: &Walked, node: &Node, target: &Walked
     let new_parent_path = target.path_of(target.path.components().len() - 1);
     check_name(tx, &new_parent, &new_parent_path, &name)?;
     let moves_away = old_parent.id() != new_parent.id();
+    let replaced = target.target().cloned();
     if node.is_dir() && moves_away {
         tx.hold_chain(source)?;
+    }
+    if node.is_dir() && (moves_away || replaced.is_some()) {
         tx.hold_chain(target)?;
     }
-    let replaced = target.target().cloned();
     if let Some(replaced) = &replaced {
         remove_entry(tx, replaced, 0)?;
     }

@@ -9,6 +9,7 @@ mod checks;
 mod create;
 mod leases;
 mod membership;
+mod model;
 mod names;
 mod reap;
 mod support;
@@ -78,5 +79,13 @@ fn main() {
         whomay::answers_equal_the_recorded_ones,
         membership::a_rewritten_member_row_is_a_barrier,
     ]);
+    let plain = |name: &str, test: fn()| {
+        Trial::test(format!("once::{name}"), move || {
+            test();
+            Ok(())
+        })
+    };
+    all.push(plain("model::sequences_agree_with_the_model", model::sequences_agree_with_the_model));
+    all.push(plain("model::crowds_leave_sound_rows", model::crowds_leave_sound_rows));
     libtest_mimic::run(&Arguments::from_args(), all).exit();
 }
