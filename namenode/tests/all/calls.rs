@@ -136,11 +136,6 @@ impl As<'_> {
         self.nn.engine.read_wait(ctx, 0, Box::new(op)).await
     }
 
-    /// Whether anything is at a path.
-    pub async fn exists(self, text: &str) -> bool {
-        self.stat(text).await.unwrap().is_some()
-    }
-
     /// The status of what must be at a path.
     pub async fn must(self, text: &str) -> FileStatus {
         self.stat(text).await.unwrap().unwrap_or_else(|| panic!("{text} is gone"))

@@ -12,6 +12,7 @@ mod membership;
 mod model;
 mod names;
 mod reap;
+mod seeds;
 mod support;
 mod whomay;
 
@@ -87,5 +88,9 @@ fn main() {
     };
     all.push(plain("model::sequences_agree_with_the_model", model::sequences_agree_with_the_model));
     all.push(plain("model::crowds_leave_sound_rows", model::crowds_leave_sound_rows));
+    all.push(plain("model::calls_at_once_are_some_order", model::calls_at_once_are_some_order));
+    for (name, test) in seeds::ALL {
+        all.push(plain(&format!("seeds::{name}"), *test));
+    }
     libtest_mimic::run(&Arguments::from_args(), all).exit();
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as ProptestConfig, TestRunner};
+use trellis_metastore::faulty::Faults;
 use trellis_metastore::mem::Mem;
+use trellis_metastore::sim::{self, Plan, World};
 use trellis_namenode::config::Config;
 use trellis_proto::exception::Kind;
 
@@ -18,6 +20,10 @@ use crate::support::{Namenode, SUPERUSER};
 const CASES: u32 = 200;
 /// Calls of a sequence, at most.
 const CALLS: usize = 50;
+/// Names that paths are made of.
+const NAMES: u8 = 3;
+/// The longest wait for a lock.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// A call, by the parts of its paths.
 #[derive(Clone, Debug)]
@@ -50,7 +56,7 @@ fn holder(number: u8) -> String {
 /// What a call came to.
 type Answer = Result<String, Kind>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Node {
     mode: u32,
     owner: &'static str,
@@ -92,6 +98,7 @@ impl Node {
     }
 }
 
+#[derive(Clone, Debug, PartialEq)]
 struct Tree {
     root: Node,
 }
@@ -399,10 +406,82 @@ async fn assert_same(nn: &Namenode, tree: &Tree) {
     }
 }
 
+/// Every path of the model's tree with what is there.
+fn listed(tree: &Tree) -> BTreeMap<Vec<u8>, String> {
+    let (mut all, mut queue) = (BTreeMap::new(), vec![(Vec::new(), &tree.root)]);
+    while let Some((path, node)) = queue.pop() {
+        all.insert(path.clone(), show(node));
+        let below = node.children.iter().flatten();
+        queue.extend(below.map(|(name, child)| ([path.clone(), vec![*name]].concat(), child)));
+    }
+    all
+}
+
+/// The same of a namenode's tree.
+async fn found(nn: &Namenode) -> BTreeMap<Vec<u8>, String> {
+    let (mut all, mut queue) = (BTreeMap::new(), vec![Vec::new()]);
+    while let Some(path) = queue.pop() {
+        let Some(status) = root(nn).stat(&text(&path)).await.unwrap() else { continue };
+        all.insert(path.clone(), shown(&status.inode, status.children));
+        if status.inode.is_dir() {
+            queue.extend((0..NAMES).map(|name| [path.clone(), vec![name]].concat()));
+        }
+    }
+    all
+}
+
+/// All orders of `n` things.
+fn orders(n: usize) -> Vec<Vec<usize>> {
+    if n == 0 {
+        return vec![Vec::new()];
+    }
+    let shorter = orders(n - 1);
+    let put = |order: &Vec<usize>, at: usize| {
+        let mut order = order.clone();
+        order.insert(at, n - 1);
+        order
+    };
+    shorter.iter().flat_map(|order| (0..n).map(move |at| put(order, at))).collect()
+}
+
+/// A few calls at once, at two namenodes: answers and tree are those of one after another, in some order.
+pub fn calls_at_once_are_some_order() {
+    let few = proptest::collection::vec((Just(0usize), a_call()), 4);
+    let run = runner(150).run(&(any::<u64>(), calls(15), few), |(seed, before, at_once)| {
+        let plan = Plan { seed, faults: Faults::waits(), lock_wait: (0.3, PAUSE), ..Plan::default() };
+        sim::run(async {
+            let world = World::new(&plan);
+            let calm = Namenode::start(world.store(), 1000, Config::default()).await;
+            let nodes = [Namenode::seated(&world.seat()), Namenode::seated(&world.seat())];
+            let mut tree = Tree::new();
+            for (_, call) in &before {
+                assert_eq!(ask(root(&calm), call).await, tree.apply(SUPERUSER, call), "{call:?}");
+            }
+            let asked = at_once.iter().enumerate().map(|(i, (_, call))| ask(root(&nodes[i % 2]), call));
+            let answers = futures::future::join_all(asked).await;
+            world.settle().await;
+            let left = found(&calm).await;
+            let fits = |order: &Vec<usize>| {
+                let mut tree = tree.clone();
+                let same = order.iter().all(|i| tree.apply(SUPERUSER, &at_once[*i].1) == answers[*i]);
+                same && listed(&tree) == left
+            };
+            assert!(
+                orders(at_once.len()).iter().any(fits),
+                "in no order: {at_once:?} after {before:?} answered {answers:?} and left {left:?}"
+            );
+            assert_sound(&calm).await;
+        });
+        Ok(())
+    });
+    run.unwrap_or_else(|error| panic!("{error}"));
+}
+
 fn a_path() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         1 => Just(Vec::new()),
-        30 => proptest::collection::vec(0u8..3, 1..5),
+        12 => proptest::collection::vec(0..NAMES - 1, 1..3),
+        12 => proptest::collection::vec(0..NAMES, 1..5),
     ]
 }
 
@@ -423,13 +502,13 @@ fn a_call() -> impl Strategy<Value = Call> {
             .prop_map(|(path, mode, parents)| Call::Mkdirs { path, mode, parents }),
         6 => (path(), a_mode(), 0u8..2, 1u32..4, any::<bool>())
             .prop_map(|(path, mode, holder, bits, parents)| Call::Create { path, mode, holder, bits, parents }),
-        3 => (path(), 0u8..2).prop_map(|(path, holder)| Call::Complete { path, holder }),
+        5 => (path(), 0u8..2).prop_map(|(path, holder)| Call::Complete { path, holder }),
         3 => (path(), any::<bool>()).prop_map(|(path, recursive)| Call::Delete { path, recursive }),
         4 => (path(), path()).prop_map(|(source, target)| Call::Rename { source, target }),
-        4 => (path(), path(), any::<bool>())
+        6 => (path(), path(), any::<bool>())
             .prop_map(|(source, target, overwrite)| Call::Rename2 { source, target, overwrite }),
         3 => (path(), a_mode()).prop_map(|(path, mode)| Call::Chmod { path, mode }),
-        1 => (path(), 0u8..3).prop_map(|(path, owner)| Call::Chown { path, owner }),
+        2 => (path(), 0u8..3).prop_map(|(path, owner)| Call::Chown { path, owner }),
         1 => (path(), 0u32..3).prop_map(|(path, replication)| Call::Setrep { path, replication }),
         2 => path().prop_map(|path| Call::Stat { path }),
     ]
@@ -486,7 +565,7 @@ pub fn sequences_agree_with_the_model() {
     // Each kind of call was taken and refused often enough for the comparison to mean something.
     let seen = seen.into_inner();
     assert_eq!(seen.len(), 20, "{seen:?}");
-    assert!(seen.values().all(|count| *count >= 20), "{seen:?}");
+    assert!(seen.values().all(|count| *count >= 10), "{seen:?}");
 }
 
 /// Several clients at once, at two namenodes, with a reaper each: whatever order they took, the rows fit together.

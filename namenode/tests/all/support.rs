@@ -13,11 +13,13 @@ use trellis_metastore::group::GroupConfig;
 use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
 use trellis_metastore::mem::Mem;
 use trellis_metastore::open::Opened;
+use trellis_metastore::sim::Seat;
 use trellis_metastore::store::Store;
 use trellis_metastore::tx::Versions;
 use trellis_metastore::work::{Fence, Unfenced};
 use trellis_namenode::config::Config;
 use trellis_namenode::engine::backend::Backend;
+use trellis_namenode::engine::ctx::CallId;
 use trellis_namenode::engine::tx::Tx;
 use trellis_namenode::engine::{Engine, Op};
 use trellis_namenode::ops::format::{Format, format};
@@ -60,6 +62,8 @@ pub fn fresh_store() -> (Opened, Option<Arc<TempDir>>) {
 #[derive(Clone)]
 pub struct Namenode {
     pub engine: Arc<Engine>,
+    /// The identity of its calls; none = each its own.
+    pub call_id: Option<CallId>,
     _dir: Option<Arc<TempDir>>,
 }
 
@@ -91,11 +95,9 @@ impl Namenode {
         incarnation: u64,
         config: Config,
     ) -> Namenode {
-        let backend = Backend::start(opened, fence, versions, &GroupConfig::default()).unwrap();
-        let users = Users::with_groups(SUPERUSER.into(), config.supergroup.clone(), Box::new(test_groups));
-        let now = NOW_MS.with_borrow(Arc::clone);
-        let clock = Arc::new(move || now.load(Ordering::Relaxed));
-        let engine = Engine::new(backend, config, users, incarnation, clock);
+        let group = GroupConfig::default();
+        let nn = Namenode::unformatted(opened, fence, versions, incarnation, config, &group);
+        let engine = &nn.engine;
         let call = Format {
             cluster_id: "CID-test".into(),
             cluster_id_given: false,
@@ -106,13 +108,36 @@ impl Namenode {
             .write_wait(engine.own_ctx(), 0, 0, false, Box::new(move |tx| format(tx, &call)))
             .await
             .unwrap();
-        Namenode { engine, _dir: None }
+        nn
     }
 
-    /// One of several namenodes over a store that outlives it.
-    pub async fn beside(opened: &Opened, incarnation: u64, config: Config) -> Namenode {
-        let versions = Versions::of_incarnation(incarnation);
-        Namenode::over(opened, Arc::new(Unfenced), versions, incarnation, config).await
+    /// A namenode over a store that is, or will be, formatted by another.
+    pub fn unformatted(
+        opened: &Opened,
+        fence: Arc<dyn Fence>,
+        versions: Versions,
+        incarnation: u64,
+        config: Config,
+        group: &GroupConfig,
+    ) -> Namenode {
+        let backend = Backend::start(opened, fence, versions, group).unwrap();
+        let users = Users::with_groups(SUPERUSER.into(), config.supergroup.clone(), Box::new(test_groups));
+        let now = NOW_MS.with_borrow(Arc::clone);
+        let clock = Arc::new(move || now.load(Ordering::Relaxed));
+        let engine = Engine::new(backend, config, users, incarnation, clock);
+        Namenode { engine, call_id: None, _dir: None }
+    }
+
+    /// A namenode in a simulated world.
+    pub fn seated(seat: &Seat) -> Namenode {
+        let opened = Opened::Other(seat.store());
+        let (fence, config) = (Arc::new(Unfenced), Config::default());
+        Namenode::unformatted(&opened, fence, seat.versions(), seat.incarnation, config, &seat.config)
+    }
+
+    /// The same namenode, asked by calls of one identity: its repeats, there or elsewhere, must get one answer.
+    pub fn repeating(&self, call: i64) -> Namenode {
+        Namenode { call_id: Some(CallId { client: [7; 16], call }), ..self.clone() }
     }
 
     /// A namenode over a fresh store of the kind that this test runs over.
@@ -153,7 +178,7 @@ impl Namenode {
         op: impl FnMut(&mut Tx<'_, '_>) -> Result<A> + Send + 'static,
     ) -> std::result::Result<A, RpcError> {
         let user = self.engine.users().get(user);
-        let ctx = self.engine.ctx(user, "127.0.0.1".into(), None);
+        let ctx = self.engine.ctx(user, "127.0.0.1".into(), self.call_id);
         let op: Op<A> = Box::new(op);
         self.engine.write_wait(ctx, 0, 1001, true, op).await
     }
