@@ -24,11 +24,7 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>, mut stop: watch
 }
 
 async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {
-    let metrics = service.metrics();
-    for (name, value) in service.engine().backend().counters().read().entries() {
-        metrics.set_counter(&format!("trellis_store_{name}_total"), "Counted by the store.", value);
-    }
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.render())
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], service.metrics_page())
 }
 
 async fn health(State(service): State<Arc<Service>>) -> impl IntoResponse {

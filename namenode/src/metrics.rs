@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use trellis_metastore::counters::Reading;
 use trellis_proto::exception::{Log, RpcError};
 
 /// One metric.
@@ -42,6 +43,26 @@ metrics_table! {
     AUDIT_DROPPED           "trellis_audit_lines_dropped_total"     Count   "Audit lines dropped because the disk was too slow.";
     PROCESS_CPU             "process_cpu_seconds_total"             Seconds "User and system time of this process.";
     PROCESS_MEMORY          "process_resident_anonymous_bytes"      Bytes   "Anonymous resident memory (RssAnon).";
+}
+
+/// docs/METRICS.md.
+pub fn page() -> String {
+    let mut page = String::from(
+        "# Metrics of a namenode\n\nServed on the HTTP port under `/metrics`, in Prometheus' text format. Made from the \
+         table in `namenode/src/metrics.rs`; do not edit.\n\n| metric | unit | what |\n| --- | --- | --- |\n",
+    );
+    for Metric { name, unit, help } in TABLE {
+        page.push_str(&format!("| `{name}` | {} | {help} |\n", unit.as_str()));
+    }
+    for (name, _) in Reading::default().entries() {
+        page.push_str(&format!("| `{}` | count | Counted by the store. |\n", store_counter(name)));
+    }
+    page
+}
+
+/// The metric of one of the store's counters.
+pub fn store_counter(name: &str) -> String {
+    format!("trellis_store_{name}_total")
 }
 
 /// Upper bounds of the latency histograms, in seconds.

@@ -18,7 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::connection;
 use super::service::Service;
-use crate::metrics::RPC_IN_FLIGHT;
+use crate::metrics::{RPC_IN_FLIGHT, RPC_LARGE_REQUESTS};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -70,7 +70,7 @@ impl Default for Limits {
 }
 
 /// What the connections of one server share.
-pub(super) struct Hub {
+pub(crate) struct Hub {
     pub service: Arc<Service>,
     pub limits: Limits,
     /// Bytes for requests above the free size.
@@ -80,6 +80,19 @@ pub(super) struct Hub {
     /// Calls whose answers have not left yet.
     pub in_flight: AtomicI64,
 }
+
+impl Hub {
+    /// Sets the gauges that are read when somebody asks.
+    pub(super) fn report(&self) {
+        let metrics = self.service.metrics();
+        metrics.set_gauge(RPC_IN_FLIGHT, self.in_flight.load(Ordering::Relaxed) as f64);
+        let lent = self.limits.large_request_bytes.saturating_sub(self.large_requests.available_permits());
+        metrics.set_gauge(RPC_LARGE_REQUESTS, lent as f64);
+    }
+}
+
+/// How often what the latency histograms have gathered is taken out of their buffers.
+const TIDY_EVERY: Duration = Duration::from_secs(2);
 
 /// What a server is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +139,7 @@ impl Server {
             draining: AtomicBool::new(false),
             in_flight: AtomicI64::new(0),
         });
+        hub.service.served_by(&hub);
         let (order, orders) = watch::channel(Order::Serve);
         let task = tokio::spawn(accept(listener, hub.clone(), orders));
         Ok(Server { address, order, task, hub })
@@ -171,6 +185,8 @@ impl Server {
 async fn accept(listener: TcpListener, hub: Arc<Hub>, mut orders: watch::Receiver<Order>) {
     let mut connections = JoinSet::new();
     let mut number = 0;
+    let mut tidy = tokio::time::interval(TIDY_EVERY);
+    tidy.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -184,11 +200,11 @@ async fn accept(listener: TcpListener, hub: Arc<Hub>, mut orders: watch::Receive
                 }
             },
             Some(_) = connections.join_next() => {}
+            _ = tidy.tick() => hub.service.metrics().tidy(),
             // An error means that the server was dropped: close.
             changed = orders.changed() => if changed.is_err() || *orders.borrow() != Order::Serve { break },
         }
         hub.service.metrics().connections.set(connections.len() as f64);
-        hub.service.metrics().set_gauge(RPC_IN_FLIGHT, hub.in_flight.load(Ordering::Relaxed) as f64);
     }
     drop(listener);
     if *orders.borrow() == Order::Stop {

@@ -1,7 +1,7 @@
 //! What the namenode answers: calls are looked up in the method tables, run, measured and audited.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::time::Instant;
 use trellis_proto::exception::{Log, RpcError};
@@ -12,9 +12,10 @@ use super::client_protocol::CLIENT_PROTOCOL;
 use super::identity::Identity;
 use super::plan::{Entry, Methods};
 use super::protocols;
+use super::server::Hub;
 use crate::audit::{AuditLog, Trail};
 use crate::engine::Engine;
-use crate::metrics::{MethodMeter, Metrics};
+use crate::metrics::{self, MethodMeter, Metrics};
 
 /// Every protocol that is served, the busiest first.
 pub static TABLES: &[&Methods] = &[
@@ -60,6 +61,7 @@ pub struct Service {
     places: Vec<Vec<usize>>,
     routes: Vec<Route>,
     ready: AtomicBool,
+    hub: OnceLock<Weak<Hub>>,
 }
 
 impl Service {
@@ -83,7 +85,16 @@ impl Service {
             // A test sees to it that every method of every protocol has its line.
             places.push(table.protocol.methods.iter().filter_map(place).collect());
         }
-        Arc::new(Service { engine, identity, audit, metrics, places, routes, ready: AtomicBool::new(false) })
+        Arc::new(Service {
+            engine,
+            identity,
+            audit,
+            metrics,
+            places,
+            routes,
+            ready: AtomicBool::new(false),
+            hub: OnceLock::new(),
+        })
     }
 
     /// The engine.
@@ -101,9 +112,22 @@ impl Service {
         &self.metrics
     }
 
-    /// Audit lines dropped so far.
-    pub fn audit_dropped(&self) -> u64 {
-        self.audit.as_ref().map_or(0, AuditLog::dropped)
+    /// All metrics, in Prometheus' text format.
+    pub fn metrics_page(&self) -> String {
+        for (name, value) in self.engine.backend().counters().read().entries() {
+            self.metrics.set_counter(&metrics::store_counter(name), "Counted by the store.", value);
+        }
+        let dropped = self.audit.as_ref().map_or(0, AuditLog::dropped);
+        self.metrics.set_counter(metrics::AUDIT_DROPPED.name, metrics::AUDIT_DROPPED.help, dropped);
+        if let Some(hub) = self.hub.get().and_then(Weak::upgrade) {
+            hub.report();
+        }
+        self.metrics.render()
+    }
+
+    /// The server that serves it, once there is one: it has numbers of its own.
+    pub(super) fn served_by(&self, hub: &Arc<Hub>) {
+        let _ = self.hub.set(Arc::downgrade(hub));
     }
 
     /// Whether a server serves it now.

@@ -20,6 +20,8 @@ use std::future::Future;
 
 use libtest_mimic::{Arguments, Trial};
 
+mod rpc;
+
 /// Every test runs over both kinds of view: a group's cache, which may miss, and the embedded store's own, which never
 /// does. Tests that start their own stores run once.
 fn trial<F: Future<Output = ()> + 'static>(store: &'static str, name: &str, test: fn() -> F) -> Trial {
@@ -70,7 +72,8 @@ macro_rules! either {
 }
 
 fn main() {
-    let mut all = either!("mem");
+    let mut all = rpc_trials();
+    all.extend(either!("mem"));
     all.extend(either!("lmdb"));
     all.extend(trials!["once":
         names::a_directory_costs_one_fetch_and_one_commit,
@@ -93,4 +96,41 @@ fn main() {
         all.push(plain(&format!("seeds::{name}"), *test));
     }
     libtest_mimic::run(&Arguments::from_args(), all).exit();
+}
+
+/// The server through sockets.
+fn rpc_trials() -> Vec<Trial> {
+    macro_rules! calls {
+        ($store:literal) => {
+            trials![$store:
+                rpc::calls::a_directory_comes_and_goes,
+                rpc::calls::a_file_is_created_and_closed,
+                rpc::calls::calls_in_one_write_are_all_answered,
+            ]
+        };
+    }
+    let mut all = calls!("mem");
+    all.extend(calls!("lmdb"));
+    all.extend(trials!["once":
+        rpc::calls::who_calls,
+        rpc::calls::broken_connections_end_alone,
+        rpc::calls::commands_of_administrators,
+        rpc::calls::what_the_audit_log_says,
+        rpc::repeats::a_repeat_gets_the_first_answer_everywhere,
+        rpc::repeats::client_ids_that_are_none,
+        rpc::limits::a_waiting_write_holds_up_nothing_behind_it,
+        rpc::limits::so_many_calls_in_flight_and_no_more,
+        rpc::limits::a_client_that_does_not_read_is_closed,
+        rpc::limits::silence_is_not_for_ever,
+        rpc::limits::too_many_connections,
+        rpc::limits::large_requests_wait_for_memory_and_small_ones_do_not,
+        rpc::limits::a_clean_stop_answers_what_is_in_flight,
+        rpc::limits::an_evicted_namenode_closes_everything,
+        rpc::mutations::damaged_streams_harm_nobody,
+        rpc::tables::every_method_has_its_line,
+        rpc::tables::repeats_as_in_stock,
+        rpc::tables::pages_are_up_to_date,
+        rpc::tables::metrics_of_the_store_are_shown,
+    ]);
+    all
 }
