@@ -1,4 +1,4 @@
-//! The client against namenodes made by hand, and, if `TRELLIS_TEST_NAMENODE` names one, against a real one.
+//! The client against namenodes made by hand. Against real ones it is tested in `e2e`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod fake;
@@ -6,5 +6,4 @@ mod fake;
 mod connection;
 mod failover;
 mod namespace;
-mod stock;
 mod table;

@@ -3,6 +3,7 @@
 //! `E2E_TARGET=stock` runs the same tests against the stock NameNode. Where Java, Maven or Python are missing, the tests
 //! that need them are listed as ignored, with the reason.
 
+mod client;
 mod contract;
 mod crash;
 mod recorded;
@@ -39,7 +40,21 @@ fn main() -> ExitCode {
         ("survive::failover", survive::failover),
         ("survive::same_names_after_restart", survive::same_names_after_restart),
     ];
+    // against the stock kind these need Java for the namenode alone
+    let own_client: &[(&'static str, Test)] = &[
+        ("client::namespace::one_namenode", || client::namespace(1)),
+        ("client::namespace::three_namenodes", || client::namespace(3)),
+        ("client::listing", client::listing),
+        ("client::leases_and_access", client::leases_and_access),
+        ("client::done_once::one_namenode", || client::done_once(1)),
+        ("client::done_once::three_namenodes", || client::done_once(3)),
+    ];
+    let later: &[(&'static str, Test)] = &[("client::quotas", client::quotas)];
     let mut trials = level(java, missing_java());
+    let no_stock = target_is_stock().then(missing_java).flatten();
+    trials.extend(level(own_client, no_stock.clone()));
+    let not_yet = (!target_is_stock()).then(|| "namenodes have no quotas yet".to_owned());
+    trials.extend(level(later, not_yet.or(no_stock)));
     let not_stock = target_is_stock().then(|| "the stock NameNode stands alone".to_owned());
     trials.extend(level(trellis, not_stock.or_else(missing_java)));
     trials.extend(level(python, missing_python()));
