@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     match log().and_then(|()| run(cli.command)) {
         Ok(code) => code,
         Err(error) => {
-            output::complain(&format!("{error:#}"));
+            output::complain(format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

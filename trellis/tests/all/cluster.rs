@@ -1,0 +1,144 @@
+//! `trellis up`.
+
+use std::fs;
+
+use nix::sys::signal::{Signal, kill};
+
+use crate::support::{Up, complaint, output, runs, trellis, wait};
+
+#[test]
+fn a_second_start_serves_the_same_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let mut first = Up::start(&data, &[]);
+    assert!(first.fs(&["mkdir", "-p", "/kept/here"]).status.success());
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.ended(), Some(0), "{}", first.stderr());
+    assert!(!data.join("run/namenode-0.pid").exists());
+    let second = Up::start(&data, &[]);
+    assert!(second.fs(&["test", "-d", "/kept/here"]).status.success());
+}
+
+#[test]
+fn two_at_once_on_one_directory_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &[]);
+    let refused = output(&["up", "--rpc-port", "0", "--http-port", "0", "--data", up.data.to_str().unwrap()]);
+    let why = complaint(&refused);
+    assert!(
+        refused.status.code() == Some(1) && why.contains("in use by another") && why.contains("--data"),
+        "{why}"
+    );
+    assert!(up.fs(&["ls", "/"]).status.success());
+}
+
+#[test]
+fn namenodes_end_with_an_up_that_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let mut up = Up::start(&data, &["--namenodes", "2"]);
+    let pids = [up.pid(0), up.pid(1)];
+    kill(pids[1], Signal::SIGSTOP).unwrap(); // a frozen one as well
+    up.signal(Signal::SIGKILL);
+    assert_eq!(up.ended(), None);
+    wait(|| !pids.iter().any(|pid| runs(*pid)));
+    // Its pid files are stale now, and no obstacle.
+    assert!(data.join("run/namenode-0.pid").exists());
+    let again = Up::start(&data, &[]);
+    assert!(again.fs(&["ls", "/"]).status.success());
+    assert!(!data.join("run/namenode-1.pid").exists());
+}
+
+#[test]
+fn the_others_go_on_and_the_last_death_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut up = Up::start(&dir.path().join("data"), &["--namenodes", "2"]);
+    kill(up.pid(0), Signal::SIGKILL).unwrap();
+    wait(|| !up.data.join("run/namenode-0.pid").exists());
+    assert!(up.fs(&["mkdir", "/after"]).status.success());
+    kill(up.pid(1), Signal::SIGKILL).unwrap();
+    assert_eq!(up.ended(), Some(1));
+    let said = up.stderr();
+    assert!(said.contains("namenode 0 is dead") && said.contains("namenode 1 is dead"), "{said}");
+    assert!(said.contains("the last namenode is dead"), "{said}");
+}
+
+#[test]
+fn a_dead_namenode_is_restarted_on_its_port_when_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &["--restart"]);
+    let address = fs::read_to_string(up.data.join("run/namenode-0.addr")).unwrap();
+    let dead = up.pid(0);
+    kill(dead, Signal::SIGKILL).unwrap();
+    let line = up.line("namenode 0: ");
+    assert!(line.contains(address.lines().next().unwrap()), "{line} {address}");
+    assert_ne!(up.pid(0), dead);
+    assert!(up.fs(&["ls", "/"]).status.success());
+}
+
+#[test]
+fn a_namenode_that_cannot_start_is_told_with_its_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let refused = trellis(&["up", "--http-port", "0", "--rpc-port", &port, "--data"])
+        .arg(dir.path().join("data"))
+        .output()
+        .unwrap();
+    let why = complaint(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{why}");
+    assert!(why.contains("namenode 0 did not start") && why.contains(&port), "{why}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let cases: [(&[&str], &str); 6] = [
+        (&["--datanodes", "1"], "no datanodes yet"),
+        (&["--namenodes", "0"], "from 1 to"),
+        (&["--set", "heartbeet=1s"], "did you mean heartbeat"),
+        (&["--set", "member_timeout=1ms"], "twice the heartbeat"),
+        (&["--rpc-port", "9000", "--http-port", "9000"], "both an RPC and an HTTP port"),
+        (&["--config", "/nowhere/trellis.toml"], "cannot read the settings"),
+    ];
+    for (args, reason) in cases {
+        let refused = trellis(&["up", "--data"]).arg(&data).args(args).output().unwrap();
+        let why = complaint(&refused);
+        assert!(refused.status.code() == Some(1) && why.contains(reason), "{args:?}: {why}");
+    }
+    assert!(!data.exists());
+}
+
+#[test]
+fn status_tells_the_living_from_the_frozen() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = ["--namenodes", "2", "--set", "heartbeat=50ms", "--set", "member_timeout=1h"];
+    let up = Up::start(&dir.path().join("data"), &settings);
+    let frozen = up.pid(1);
+    kill(frozen, Signal::SIGSTOP).unwrap();
+    let status = output(&["admin", "status", "--watch", "1s", "--data", up.data.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.status.success(), "{said} {}", complaint(&status));
+    assert!(said.contains("alive") && said.contains("NOT MOVING") && said.contains("leader"), "{said}");
+    kill(frozen, Signal::SIGCONT).unwrap();
+}
+
+#[test]
+fn clients_are_told_of_all_live_namenodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &["--namenodes", "2"]);
+    let conf = dir.path().join("conf");
+    let data = up.data.to_str().unwrap();
+    let written = output(&["admin", "client-config", "--data", data, "--write", conf.to_str().unwrap()]);
+    assert!(written.status.success(), "{}", complaint(&written));
+    let listed = trellis(&["fs", "ls", "/"]).env("HADOOP_CONF_DIR", &conf).output().unwrap();
+    assert!(listed.status.success(), "{}", complaint(&listed));
+    let site = fs::read_to_string(conf.join("hdfs-site.xml")).unwrap();
+    for address in up.fs.trim_start_matches("hdfs://").split(',') {
+        assert!(site.contains(address), "{address} in {site}");
+    }
+    drop(up);
+    let none = output(&["admin", "client-config", "--data", data]);
+    assert!(none.status.code() == Some(1) && complaint(&none).contains("--namenode"), "{}", complaint(&none));
+}

@@ -1,0 +1,11 @@
+//! The program as people run it: real processes, free ports, temporary directories.
+//!
+//! - [`support`]: a cluster started by `trellis up`
+//! - [`cluster`]: `up`: death, restart, stop, the second start
+//! - [`stores`]: `store init`, cut short anywhere; `check`; `dump`
+//! - [`verbs`]: `fs`, with the stock shell's exit codes
+
+mod cluster;
+mod stores;
+mod support;
+mod verbs;
