@@ -14,8 +14,8 @@ use super::Findings;
 pub const BATCH: usize = 500;
 /// Versions remembered; in larger stores the others are not compared.
 const MAX_VERSIONS: usize = 1 << 22;
-/// Versions start at the first incarnation.
-const FIRST_VERSION: u64 = 1 << 40;
+/// The first version there is. Incarnation 0 is that of work before a namenode has its own: formatting, joining.
+const FIRST_VERSION: u64 = 1;
 
 /// Versions seen so far.
 #[derive(Default)]
