@@ -11,7 +11,8 @@ use trellis_metastore::schema::{LeaseHolders, OpenFiles, lease_holder_partitions
 use super::{AT_ONCE, Lead, page, pause};
 use crate::engine::Engine;
 use crate::engine::ctx::Term;
-use crate::ops::lease::{Closed, Expire, ForgetHolder, expire, forget_holder};
+use crate::engine::tx::Tx;
+use crate::ops::lease::{Expire, ForgetHolder, expire, forget_holder};
 use crate::refusal::RpcError;
 
 /// Holders looked at in one partition in one round; the rest waits for the next.
@@ -52,23 +53,31 @@ pub async fn round(engine: &Arc<Engine>, term: Option<Term>) -> Result<Expired, 
             let rows = page::<OpenFiles>(engine, partition, after.as_deref()).await?;
             let Some((last, _)) = rows.last() else { break };
             after = Some(last.clone());
-            for (key, row) in rows.into_iter().filter(|(_, row)| silent.contains_key(&row.value.holder)) {
-                let Ok(id) = key.as_slice().try_into().map(u64::from_be_bytes) else { continue };
-                let call = Expire { file_id: id, term };
-                let op = Box::new(move |tx: &mut crate::engine::tx::Tx<'_, '_>| expire(tx, &call));
-                let Closed { yes } = engine.write_wait(engine.own_ctx(), id, 0, false, op).await?;
-                match yes {
+            let open = rows.into_iter().filter(|(_, row)| silent.contains_key(&row.value.holder));
+            let mut closing = stream::iter(open)
+                .map(|(key, row)| async move { (close(engine, &key, term).await, row.value.holder) })
+                .buffer_unordered(AT_ONCE);
+            while let Some((closed, holder)) = closing.next().await {
+                match closed? {
                     true => done.files += 1,
-                    false => drop(busy.insert(row.value.holder)),
+                    false => drop(busy.insert(holder)),
                 }
             }
         }
     }
     for call in silent.into_values().filter(|call| !busy.contains(&call.holder)) {
-        let op = Box::new(move |tx: &mut crate::engine::tx::Tx<'_, '_>| forget_holder(tx, &call));
+        let op = Box::new(move |tx: &mut Tx<'_, '_>| forget_holder(tx, &call));
         done.holders += u64::from(engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?.yes);
     }
     Ok(done)
+}
+
+/// Closes one open file, given by the key of its row, if its holder still is silent.
+async fn close(engine: &Arc<Engine>, key: &[u8], term: Option<Term>) -> Result<bool, RpcError> {
+    let Ok(file_id) = key.try_into().map(u64::from_be_bytes) else { return Ok(false) };
+    let call = Expire { file_id, term };
+    let op = Box::new(move |tx: &mut Tx<'_, '_>| expire(tx, &call));
+    Ok(engine.write_wait(engine.own_ctx(), file_id, 0, false, op).await?.yes)
 }
 
 /// Holders past the hard limit, as their rows are now.

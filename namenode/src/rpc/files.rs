@@ -15,7 +15,7 @@ type Plan<A> = Result<Planned<A>, RpcError>;
 
 pub(super) fn create(request: hdfs::CreateRequestProto) -> Plan<hdfs::CreateResponseProto> {
     let call = Create {
-        path: Path::parse(&request.src)?,
+        path: Path::parse_new(&request.src)?,
         mode: request.masked.perm,
         holder: request.client_name,
         flags: CreateFlags::from_bits(request.create_flag),

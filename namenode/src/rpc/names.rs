@@ -18,7 +18,7 @@ fn said(yes: bool) -> Said {
 }
 
 pub(super) fn mkdirs(request: hdfs::MkdirsRequestProto) -> Plan<hdfs::MkdirsResponseProto> {
-    let path = Path::parse(&request.src)?;
+    let path = Path::parse_new(&request.src)?;
     let depth = path.components().len();
     let call = Mkdirs { path, mode: request.masked.perm, create_parent: request.create_parent };
     let plan = Planned::new(request.src, move |tx| {
@@ -39,7 +39,7 @@ pub(super) fn delete(request: hdfs::DeleteRequestProto) -> Plan<hdfs::DeleteResp
 }
 
 pub(super) fn rename(request: hdfs::RenameRequestProto) -> Plan<hdfs::RenameResponseProto> {
-    let call = Rename { source: Path::parse(&request.src)?, target: Path::parse(&request.dst)? };
+    let call = Rename { source: Path::parse(&request.src)?, target: Path::parse_new(&request.dst)? };
     let plan = Planned::new(request.src, move |tx| {
         let result = rename::rename(tx, &call)?;
         Ok(hdfs::RenameResponseProto { result })
@@ -49,7 +49,7 @@ pub(super) fn rename(request: hdfs::RenameRequestProto) -> Plan<hdfs::RenameResp
 
 pub(super) fn rename2(request: hdfs::Rename2RequestProto) -> Plan<hdfs::Rename2ResponseProto> {
     let (overwrite, to_trash) = (request.overwrite_dest, request.move_to_trash());
-    let (source, target) = (Path::parse(&request.src)?, Path::parse(&request.dst)?);
+    let (source, target) = (Path::parse(&request.src)?, Path::parse_new(&request.dst)?);
     let call = Rename2 { source, target, overwrite, to_trash };
     let plan = Planned::new(request.src, move |tx| {
         rename::rename2(tx, &call)?;

@@ -35,8 +35,8 @@ fn trial<F: Future<Output = ()> + 'static>(store: &'static str, name: &str, test
 }
 
 macro_rules! trials {
-    ($store:literal: $($module:ident :: $test:ident),* $(,)?) => {
-        vec![$(trial($store, concat!(stringify!($module), "::", stringify!($test)), $module::$test)),*]
+    ($store:literal: $($($part:ident)::+),* $(,)?) => {
+        vec![$(trial($store, &[$(stringify!($part)),+].join("::"), $($part)::+)),*]
     };
 }
 
@@ -59,6 +59,7 @@ macro_rules! either {
             leases::expiry,
             leases::a_rename_keeps_the_lease,
             reap::trees_are_freed,
+            reap::a_detach_wakes_the_reaper,
             reap::kept_answers_are_swept,
             checks::damage_is_found,
             cases::a1_a_file_where_a_directory_is_meant,
@@ -78,6 +79,7 @@ fn main() {
     all.extend(trials!["once":
         names::a_directory_costs_one_fetch_and_one_commit,
         create::a_file_costs_one_fetch_and_one_commit,
+        reap::a_batch_costs_two_fetches_and_one_commit,
         membership::a_silent_namenode_is_evicted_and_can_write_nothing,
         membership::the_lowest_id_leads_and_terms_grow,
         whomay::answers_equal_the_recorded_ones,
@@ -90,6 +92,7 @@ fn main() {
         })
     };
     all.push(plain("model::sequences_agree_with_the_model", model::sequences_agree_with_the_model));
+    all.push(plain("model::sequences_agree_over_lmdb", model::sequences_agree_over_lmdb));
     all.push(plain("model::crowds_leave_sound_rows", model::crowds_leave_sound_rows));
     all.push(plain("model::calls_at_once_are_some_order", model::calls_at_once_are_some_order));
     for (name, test) in seeds::ALL {

@@ -14,7 +14,7 @@ use trellis_proto::exception::Kind;
 
 use crate::calls::{As, assert_sound, new_file, root};
 use crate::reap::reap_all;
-use crate::support::{Namenode, SUPERUSER};
+use crate::support::{FRESH_STORE, Namenode, SUPERUSER};
 
 /// Sequences tried.
 const CASES: u32 = 200;
@@ -537,12 +537,29 @@ fn kind_of(call: &Call) -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
+/// How often a kind of call was taken (true) and refused (false).
+type Seen = std::cell::RefCell<BTreeMap<(String, bool), usize>>;
+
 /// One client after another.
 pub fn sequences_agree_with_the_model() {
-    let seen = std::cell::RefCell::new(BTreeMap::<(String, bool), usize>::new());
-    let run = runner(CASES).run(&calls(CALLS), |calls| {
+    let seen = Seen::default();
+    sequences(CASES, "mem", &seen);
+    // Each kind of call was taken and refused often enough for the comparison to mean something.
+    let seen = seen.into_inner();
+    assert_eq!(seen.len(), 20, "{seen:?}");
+    assert!(seen.values().all(|count| *count >= 10), "{seen:?}");
+}
+
+/// The same over the embedded store.
+pub fn sequences_agree_over_lmdb() {
+    sequences(CASES / 5, "lmdb", &Seen::default());
+}
+
+fn sequences(cases: u32, store: &'static str, seen: &Seen) {
+    FRESH_STORE.set(store);
+    let run = runner(cases).run(&calls(CALLS), |calls| {
         block_on(async {
-            let nn = Namenode::start(Arc::new(Mem::new()), 1, Config::default()).await;
+            let nn = Namenode::fresh().await;
             // Everybody may do something in the root.
             let mut tree = Tree::new();
             tree.root.mode = 0o777;
@@ -562,10 +579,6 @@ pub fn sequences_agree_with_the_model() {
         Ok(())
     });
     run.unwrap_or_else(|error| panic!("{error}"));
-    // Each kind of call was taken and refused often enough for the comparison to mean something.
-    let seen = seen.into_inner();
-    assert_eq!(seen.len(), 20, "{seen:?}");
-    assert!(seen.values().all(|count| *count >= 10), "{seen:?}");
 }
 
 /// Several clients at once, at two namenodes, with a reaper each: whatever order they took, the rows fit together.

@@ -5,7 +5,10 @@ use std::time::Duration;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{TableId, hidden_partitions, retry_partitions};
 use trellis_metastore::store::Scanned;
+use trellis_namenode::config::Config;
+use trellis_namenode::engine::tx::Tx;
 use trellis_namenode::jobs::{reaper, retry_sweep};
+use trellis_namenode::ops::reap::{Reaped, reap_directory};
 
 use crate::calls::{assert_sound, root};
 use crate::support::{Namenode, pass_time};
@@ -56,6 +59,47 @@ pub async fn trees_are_freed() {
         left
     });
     assert_eq!(su.must("/").await.children, 1);
+    assert_sound(&nn).await;
+}
+
+/// The job itself: a detach wakes it, long before its period.
+pub async fn a_detach_wakes_the_reaper() {
+    let config = Config { reap_every: Duration::from_secs(3600), ..Config::default() };
+    let nn = Namenode::fresh_with(config).await;
+    root(&nn).touch("/a/b/f").await.unwrap();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let job = tokio::spawn(reaper::run(nn.engine.clone(), stopped));
+    assert_eq!(root(&nn).rm("/a", true).await, Ok(true));
+    let gone = async {
+        while rows(&nn, TableId::Inodes, hidden_partitions()).await > 0
+            || !partitions(&nn, TableId::InodePaths).await.is_empty()
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("the reaper sleeps on");
+    stop.send_replace(true);
+    job.await.unwrap();
+    assert_sound(&nn).await;
+}
+
+pub async fn a_batch_costs_two_fetches_and_one_commit() {
+    let nn = Namenode::fresh().await;
+    for i in 0..40 {
+        root(&nn).touch(&format!("/d/f{i}")).await.unwrap();
+        root(&nn).mk(&format!("/d/d{i}/e")).await.unwrap();
+    }
+    let id = root(&nn).must("/d").await.inode.id;
+    root(&nn).rm("/d", true).await.unwrap();
+    let op = move |tx: &mut Tx<'_, '_>| reap_directory(tx, id);
+    let before = nn.engine.backend().counters().read();
+    // As the job runs it: without an identity to keep.
+    let done: Reaped = nn.engine.write_wait(nn.engine.own_ctx(), id, 0, false, Box::new(op)).await.unwrap();
+    let spent = nn.engine.backend().counters().read().since(&before);
+    assert_eq!(done, Reaped { entries: 80, more: false });
+    assert_eq!((spent.fetches, spent.commits), (2, 1));
+    // 40 files of two rows, 40 directories of four, the directory itself.
+    assert_eq!(spent.rows_written, 40 * 2 + 40 * 4 + 1);
     assert_sound(&nn).await;
 }
 
