@@ -10,7 +10,7 @@ mod reserved;
 pub mod tx;
 pub mod walk;
 pub mod walkjob;
-mod walks;
+pub mod walks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

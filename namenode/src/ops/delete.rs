@@ -4,7 +4,8 @@
 //!         and its own counters are deleted exactly: whatever is made or removed inside at the same time excludes it.
 //! Rows    inodes 1w · inode_paths 1w · dir_stats 1m (+ 1w a directory); inodes 1w more under the hidden parent.
 //! Cost    warm: 1 fetch + 1 commit, whatever is below; a caller who is not the superuser pays, for a directory with
-//!         children, 1 more fetch and the permission walk that stock demands.
+//!         children, 1 more fetch and the permission walk that stock demands: a read-only batch for itself, one for every
+//!         64 directories below that are not empty, more where one has over 62 subdirectories, or is sticky.
 //! Differs the walk and the removal are not one instant: what appears below in between is removed with the rest.
 
 use trellis_metastore::change::Hold;

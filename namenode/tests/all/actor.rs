@@ -2,6 +2,7 @@
 
 use prost::Message;
 use trellis_metastore::schema::Inode;
+use trellis_namenode::engine::Op;
 use trellis_namenode::engine::tx::Tx;
 use trellis_namenode::ops::attributes::{
     SetOwner, SetPermission, SetReplication, SetTimes, set_owner, set_permission, set_replication, set_times,
@@ -20,6 +21,8 @@ use trellis_namenode::ops::write::{AbandonBlock, BlockName, Complete, Fsync, Wri
 use trellis_namenode::ops::write::{abandon_block, complete, fsync};
 use trellis_namenode::path::Path;
 use trellis_namenode::refusal;
+use trellis_namenode::rpc::client_protocol::CLIENT_PROTOCOL;
+use trellis_namenode::rpc::plan::Does;
 use trellis_proto::exception::RpcError;
 
 use crate::support::{Namenode, SUPERUSER};
@@ -53,12 +56,18 @@ impl Actor {
         Actor::new(nn, SUPERUSER)
     }
 
-    /// Runs an operation that writes; its answer as a text.
+    /// Runs an operation that writes; its answer as a text. Whether the answer is kept for repeats, the table of
+    /// methods says.
     async fn change(
         &self,
+        method: &str,
         mut op: impl FnMut(&mut Tx<'_, '_>) -> refusal::Result<String> + Send + 'static,
     ) -> Said<String> {
-        Ok(self.nn.write(&self.user, move |tx| op(tx).map(|text| Text { text })).await?.text)
+        let entry = CLIENT_PROTOCOL.entries.iter().find(|entry| entry.name == method);
+        let keeps = entry.is_some_and(|entry| matches!(entry.does, Does::WriteOnce | Does::WriteKept));
+        let ctx = self.nn.engine.ctx(self.nn.engine.users().get(&self.user), "127.0.0.1".into(), None);
+        let op: Op<Text> = Box::new(move |tx| op(tx).map(|text| Text { text }));
+        Ok(self.nn.engine.write_wait(ctx, 0, 1001, keeps, op).await?.text)
     }
 
     async fn read<A: Send + 'static>(
@@ -70,44 +79,44 @@ impl Actor {
 
     pub async fn mkdirs(&self, text: &str, mode: u32, create_parent: bool) -> Said<String> {
         let call = Mkdirs { path: Path::parse_new(text)?, mode, create_parent };
-        self.change(move |tx| mkdirs(tx, &call).map(|yes| yes.to_string())).await
+        self.change("mkdirs", move |tx| mkdirs(tx, &call).map(|yes| yes.to_string())).await
     }
 
     pub async fn delete(&self, text: &str, recursive: bool) -> Said<String> {
         let call = Delete { path: Path::parse(text)?, recursive };
-        self.change(move |tx| delete(tx, &call).map(|yes| yes.to_string())).await
+        self.change("delete", move |tx| delete(tx, &call).map(|yes| yes.to_string())).await
     }
 
     pub async fn rename(&self, source: &str, target: &str) -> Said<String> {
         let call = Rename { source: Path::parse(source)?, target: Path::parse(target)? };
-        self.change(move |tx| rename(tx, &call).map(|yes| yes.to_string())).await
+        self.change("rename", move |tx| rename(tx, &call).map(|yes| yes.to_string())).await
     }
 
     pub async fn rename2(&self, source: &str, target: &str, overwrite: bool, to_trash: bool) -> Said<String> {
         let (source, target) = (Path::parse(source)?, Path::parse(target)?);
         let call = Rename2 { source, target, overwrite, to_trash };
-        self.change(move |tx| rename2(tx, &call).map(|()| String::new())).await
+        self.change("rename2", move |tx| rename2(tx, &call).map(|()| String::new())).await
     }
 
     pub async fn set_permission(&self, text: &str, mode: u32) -> Said<String> {
         let call = SetPermission { path: Path::parse(text)?, mode };
-        self.change(move |tx| set_permission(tx, &call).map(|_| String::new())).await
+        self.change("setPermission", move |tx| set_permission(tx, &call).map(|_| String::new())).await
     }
 
     pub async fn set_owner(&self, text: &str, owner: Option<&str>, group: Option<&str>) -> Said<String> {
         let (owner, group) = (owner.map(str::to_owned), group.map(str::to_owned));
         let call = SetOwner { path: Path::parse(text)?, owner, group };
-        self.change(move |tx| set_owner(tx, &call).map(|_| String::new())).await
+        self.change("setOwner", move |tx| set_owner(tx, &call).map(|_| String::new())).await
     }
 
     pub async fn set_times(&self, text: &str, mtime_ms: i64, atime_ms: i64) -> Said<String> {
         let call = SetTimes { path: Path::parse(text)?, mtime_ms, atime_ms };
-        self.change(move |tx| set_times(tx, &call).map(|_| String::new())).await
+        self.change("setTimes", move |tx| set_times(tx, &call).map(|_| String::new())).await
     }
 
     pub async fn set_replication(&self, text: &str, replication: u32) -> Said<String> {
         let call = SetReplication { path: Path::parse(text)?, replication };
-        self.change(move |tx| set_replication(tx, &call).map(|yes| yes.to_string())).await
+        self.change("setReplication", move |tx| set_replication(tx, &call).map(|yes| yes.to_string())).await
     }
 
     /// Creates a file; `call` may change what a client sends by default.
@@ -124,33 +133,38 @@ impl Actor {
             storage_policy: String::new(),
         };
         change(&mut call);
-        self.change(move |tx| create(tx, &call).map(|status| shown(Some(&status)))).await
+        self.change("create", move |tx| create(tx, &call).map(|status| shown(Some(&status)))).await
     }
 
     pub async fn complete(&self, text: &str, holder: &str) -> Said<String> {
-        let call = Complete { file: written(text, holder)?, last: None };
-        self.change(move |tx| complete(tx, &call).map(|yes| yes.to_string())).await
+        self.complete_id(text, 0, holder).await
+    }
+
+    /// With the inode id, as clients do.
+    pub async fn complete_id(&self, text: &str, file_id: u64, holder: &str) -> Said<String> {
+        let call = Complete { file: WrittenFile { file_id, ..written(text, holder)? }, last: None };
+        self.change("complete", move |tx| complete(tx, &call).map(|yes| yes.to_string())).await
     }
 
     pub async fn fsync(&self, text: &str, holder: &str) -> Said<String> {
         let call = Fsync { file: written(text, holder)?, last_block_length: -1 };
-        self.change(move |tx| fsync(tx, &call).map(|()| String::new())).await
+        self.change("fsync", move |tx| fsync(tx, &call).map(|()| String::new())).await
     }
 
     pub async fn abandon_block(&self, text: &str, holder: &str) -> Said<String> {
         let block = BlockName { pool: "none".into(), id: 1, stamp: 1, bytes: 0 };
         let call = AbandonBlock { file: written(text, holder)?, block };
-        self.change(move |tx| abandon_block(tx, &call).map(|()| String::new())).await
+        self.change("abandonBlock", move |tx| abandon_block(tx, &call).map(|()| String::new())).await
     }
 
     pub async fn renew_lease(&self, holder: &str) -> Said<String> {
         let call = RenewLease { holder: holder.to_owned(), namespaces: Vec::new() };
-        self.change(move |tx| renew_lease(tx, &call).map(|()| String::new())).await
+        self.change("renewLease", move |tx| renew_lease(tx, &call).map(|()| String::new())).await
     }
 
     pub async fn recover_lease(&self, text: &str, holder: &str) -> Said<String> {
         let call = RecoverLease { path: Path::parse(text)?, holder: holder.to_owned() };
-        self.change(move |tx| recover_lease(tx, &call).map(|yes| yes.to_string())).await
+        self.change("recoverLease", move |tx| recover_lease(tx, &call).map(|yes| yes.to_string())).await
     }
 
     pub async fn status(&self, text: &str) -> Said<Option<FileStatus>> {
@@ -194,7 +208,8 @@ impl Actor {
         let call = GetBlockLocations { path: Path::parse(text)?, offset: 0, length: 10 };
         let opened = self.read(move |tx| get_block_locations(tx, &call)).await?;
         if let Some(id) = opened.access_time_due {
-            self.change(move |tx| touch_access_time(tx, id).map(|yes| yes.to_string())).await?;
+            self.change("the access time", move |tx| touch_access_time(tx, id).map(|yes| yes.to_string()))
+                .await?;
         }
         Ok(opened)
     }

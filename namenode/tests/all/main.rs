@@ -6,14 +6,18 @@ mod attributes;
 mod calls;
 mod cases;
 mod checks;
+mod costs;
 mod create;
 mod leases;
+mod listings;
 mod membership;
 mod model;
 mod names;
+mod plant;
 mod reap;
 mod seeds;
 mod support;
+mod walks;
 mod whomay;
 
 use std::future::Future;
@@ -62,6 +66,13 @@ macro_rules! either {
             reap::a_detach_wakes_the_reaper,
             reap::kept_answers_are_swept,
             checks::damage_is_found,
+            listings::small_pages_join_up,
+            listings::pages_of_the_root,
+            listings::what_remains_of_a_large_directory,
+            listings::starts_refusals_and_ids,
+            listings::batched,
+            walks::walks_refuse_as_stock_does,
+            walks::a_summary_of_the_root,
             cases::a1_a_file_where_a_directory_is_meant,
             cases::a2_names_and_limits,
             cases::a6_times,
@@ -82,6 +93,11 @@ fn main() {
         reap::a_batch_costs_two_fetches_and_one_commit,
         membership::a_silent_namenode_is_evicted_and_can_write_nothing,
         membership::the_lowest_id_leads_and_terms_grow,
+        costs::the_page_says_what_the_store_counts,
+        listings::a_page_costs_one_fetch,
+        walks::deleting_a_thousand_directories_costs_the_walk,
+        walks::files_below_cost_nothing,
+        walks::a_summary_reads_large_directories_in_pages,
         whomay::answers_equal_the_recorded_ones,
         membership::a_rewritten_member_row_is_a_barrier,
     ]);

@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trellis_metastore::change::{Change, Check, Effect, Row};
+use trellis_metastore::change::Row;
 use trellis_metastore::key::Key;
 use trellis_metastore::mem::Mem;
-use trellis_metastore::schema::TableId;
-use trellis_metastore::store::Store;
 use trellis_namenode::config::Config;
 use trellis_namenode::ops::list::Listing;
 use trellis_proto::exception::RpcError;
 
 use crate::actor::{Actor, Said, clean, names, shown};
+use crate::plant::copy_of;
 use crate::support::{Namenode, SUPERUSER};
 
 const RECORDED: &str = include_str!("../../../e2e/hadoop/wire/whomay.tsv");
@@ -69,7 +68,14 @@ pub async fn answers_equal_the_recorded_ones() {
                 let Some(expected) = tree.expected.get(&key) else { continue };
                 let nn = match fresh.take() {
                     Some(nn) => nn,
-                    None => copy_of(&rows, compared).await,
+                    None => {
+                        Namenode::start(
+                            Arc::new(copy_of(&rows).await),
+                            compared as u64 + 2,
+                            Config::default(),
+                        )
+                        .await
+                    }
                 };
                 let root = Actor::superuser(&nn);
                 let (answer, changed) = answer(&root, &Actor::new(&nn, user), &base, operation).await;
@@ -93,21 +99,7 @@ async fn built(name: &str, base: &str) -> Vec<(Key, Row)> {
     let store = Mem::new();
     let nn = Namenode::start(Arc::new(store.clone()), 1, Config::default()).await;
     build(&Actor::superuser(&nn), name, base).await;
-    store.rows().into_iter().filter(|(key, _)| key.table() != TableId::RetryCache).collect()
-}
-
-/// A namenode over a copy of rows: far cheaper than to build them anew.
-async fn copy_of(rows: &[(Key, Row)], turn: usize) -> Namenode {
-    let insert = |(key, row): &(Key, Row)| Change {
-        key: key.clone(),
-        check: Check::Absent,
-        effect: Effect::Insert(row.clone()),
-    };
-    let mut changes: Vec<Change> = rows.iter().map(insert).collect();
-    changes.sort_by(|a, b| a.key.lock_order().cmp(&b.key.lock_order()));
-    let store = Mem::new();
-    store.commit(&changes).await.unwrap();
-    Namenode::start(Arc::new(store), turn as u64 + 2, Config::default()).await
+    store.rows()
 }
 
 /// Without what stock says of the lease of a holder who is not the writer: it knows the number of its open files.
