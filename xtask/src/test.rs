@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use crate::levels::{LEVELS, Level, Run, missing};
 use crate::tally::Tally;
 
-/// Tests read this: they take longer and try more.
-const LONG: &str = "TRELLIS_TEST_LONG";
+/// Tests read these: they take longer and try more.
+const LONG: [(&str, &str); 2] = [("TRELLIS_TEST_LONG", "1"), ("E2E_ROUNDS", "50")];
 /// A skipped level is a failure when one of these is set.
 const REQUIRE_ALL: [&str; 2] = ["TRELLIS_REQUIRE_ALL", "CI"];
 
@@ -115,7 +115,7 @@ fn start(level: &Level, long: bool, tally: &mut Tally) -> Result<()> {
         Run::Program(command) => command(),
     };
     if long {
-        command.env(LONG, "1");
+        command.envs(LONG);
     }
     // Everything is shown as it comes; the lines that count tests are read on the way.
     let mut child =

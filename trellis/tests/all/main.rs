@@ -5,6 +5,8 @@
 //! - [`stores`]: `store init`, cut short anywhere; `check`; `dump`
 //! - [`verbs`]: `fs`, with the stock shell's exit codes
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod cluster;
 mod stores;
 mod support;
