@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Deserialize;
-use trellis_namenode::config::Config;
 
-use crate::settings::{SETTINGS, Setting, check};
+use crate::settings::{SETTINGS, Setting, Settings, check};
 
 /// Names in the environment that are options of commands: (name, meaning).
 pub const OPTION_VARIABLES: &[(&str, &str)] = &[
@@ -80,24 +79,24 @@ impl Sources {
     }
 
     /// Settings of a namenode from all three places.
-    pub fn namenode(&self) -> Result<Config> {
+    pub fn namenode(&self) -> Result<Settings> {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         });
         self.merge(&self.file()?, environment)
     }
 
-    fn merge(&self, file: &File, environment: impl Iterator<Item = (String, String)>) -> Result<Config> {
-        let mut config = Config::default();
+    fn merge(&self, file: &File, environment: impl Iterator<Item = (String, String)>) -> Result<Settings> {
+        let mut settings = Settings::default();
         let from = self.config.as_deref().unwrap_or(Path::new(""));
         for (name, value) in &file.namenode {
             let setting = find(name).with_context(|| format!("in [namenode] of {}", from.display()))?;
             let value = plain(value).with_context(|| format!("{name} in {}", from.display()))?;
-            assign(&mut config, setting, &value).with_context(|| format!("in {}", from.display()))?;
+            assign(&mut settings, setting, &value).with_context(|| format!("in {}", from.display()))?;
         }
         for (variable, value) in environment {
             if let Some(setting) = of_variable(&variable)? {
-                assign(&mut config, setting, &value)
+                assign(&mut settings, setting, &value)
                     .with_context(|| format!("in the environment, {variable}"))?;
             }
         }
@@ -106,10 +105,10 @@ impl Sources {
                 bail!("--set {pair}: give a name and a value, such as --set lease_soft=30s");
             };
             let setting = find(name.trim()).with_context(|| format!("--set {pair}"))?;
-            assign(&mut config, setting, value.trim()).with_context(|| format!("--set {pair}"))?;
+            assign(&mut settings, setting, value.trim()).with_context(|| format!("--set {pair}"))?;
         }
-        check(&config).map_err(|why| anyhow::anyhow!("settings that do not go together: {why}"))?;
-        Ok(config)
+        check(&settings).map_err(|why| anyhow::anyhow!("settings that do not go together: {why}"))?;
+        Ok(settings)
     }
 }
 
@@ -149,8 +148,8 @@ fn plain(value: &toml::Value) -> Result<String> {
     })
 }
 
-fn assign(config: &mut Config, setting: &Setting, text: &str) -> Result<()> {
-    (setting.set)(config, text).map_err(|why| anyhow::anyhow!("{}: {why}", setting.name))
+fn assign(settings: &mut Settings, setting: &Setting, text: &str) -> Result<()> {
+    (setting.set)(settings, text).map_err(|why| anyhow::anyhow!("{}: {why}", setting.name))
 }
 
 /// ", did you mean …" for a name that shares most of its letters with a known one.
@@ -187,7 +186,7 @@ mod tests {
             parse("[namenode]\nlease_soft = '1s'\nlease_check = '1s'\nreplication = 1\nheartbeat = '100ms'")
                 .unwrap();
         let environment = env(&[("TRELLIS_LEASE_SOFT", "2s"), ("TRELLIS_LEASE_CHECK", "2s"), ("PATH", "x")]);
-        let config = sources(&["lease_soft=3s"]).merge(&file, environment).unwrap();
+        let config = sources(&["lease_soft=3s"]).merge(&file, environment).unwrap().config;
         assert_eq!(config.lease_soft, Duration::from_secs(3));
         assert_eq!(config.lease_check, Duration::from_secs(2));
         assert_eq!((config.replication, config.heartbeat), (1, Duration::from_millis(100)));

@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 
-use trellis_namenode::config::Config;
-
 use crate::config::OPTION_VARIABLES;
-use crate::settings::SETTINGS;
+use crate::settings::{SETTINGS, Settings};
 
 const HEAD: &str = "\
 # Settings
@@ -49,7 +47,7 @@ fn config_md() -> String {
         let _ = writeln!(text, "| `{name}` | {help} |");
     }
     text.push_str(NAMENODE);
-    let default = Config::default();
+    let default = Settings::default();
     for s in SETTINGS {
         let stock = if s.stock.is_empty() { String::new() } else { format!("`{}`", s.stock) };
         let _ =

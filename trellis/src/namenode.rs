@@ -12,11 +12,11 @@ use tokio::signal::unix::{SignalKind, signal as listen};
 use trellis_metastore::group::GroupConfig;
 use trellis_metastore::lmdb::LmdbConfig;
 use trellis_metastore::open::StoreUrl;
-use trellis_namenode::rpc::server::Limits;
 use trellis_namenode::server::{Namenode, Options};
 
 use crate::config::Sources;
 use crate::output::say;
+use crate::settings::Settings;
 
 /// What a namenode prints once it serves, followed by its RPC and its HTTP address as URLs.
 pub const READY: &str = "trellis namenode ready: ";
@@ -56,15 +56,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(parent) = args.parent_pid {
         end_with(parent)?;
     }
+    let Settings { config, limits } = args.sources.namenode()?;
     let options = Options {
-        config: args.sources.namenode()?,
+        config,
+        limits,
         rpc: resolve("--rpc", &args.rpc)?,
         http: resolve("--http", &args.http)?,
         store: args.store,
         audit: args.audit_log,
         group: GroupConfig::default(),
         lmdb: LmdbConfig::default(),
-        limits: Limits::default(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(serve(options))

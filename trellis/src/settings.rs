@@ -1,10 +1,21 @@
 //! THE table of a namenode's settings: name, stock's name, meaning. `docs/CONFIG.md` is generated from it.
 //!
-//! A setting is the field of [`Config`] with the same name. A field without a line here does not compile.
+//! A setting is the field with the same name of one of the parts of [`Settings`]. A field without a line here does not
+//! compile.
 
 use std::time::Duration;
 
 use trellis_namenode::config::Config;
+use trellis_namenode::rpc::server::Limits;
+
+/// All settings of a namenode.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Of operations and housekeeping.
+    pub config: Config,
+    /// Of the RPC server.
+    pub limits: Limits,
+}
 
 /// One setting.
 pub struct Setting {
@@ -17,50 +28,69 @@ pub struct Setting {
     /// What a value looks like.
     pub form: &'static str,
     /// Sets it from a text.
-    pub set: fn(&mut Config, &str) -> Result<(), String>,
+    pub set: fn(&mut Settings, &str) -> Result<(), String>,
     /// Its value as a text that `set` takes.
-    pub show: fn(&Config) -> String,
+    pub show: fn(&Settings) -> String,
 }
 
 macro_rules! settings {
-    ($($name:ident, $stock:literal, $help:literal;)*) => {
-        /// All settings, in the order of [`Config`].
-        pub const SETTINGS: &[Setting] = &[$(Setting {
+    ($($part:ident: $type:ident { $($name:ident, $stock:literal, $help:literal;)* })*) => {
+        /// All settings, in the order of their structs.
+        pub const SETTINGS: &[Setting] = &[$($(Setting {
             name: stringify!($name),
             stock: $stock,
             help: $help,
-            form: form_of(|config| &config.$name),
-            set: |config, text| { config.$name = Value::parse(text)?; Ok(()) },
-            show: |config| config.$name.show(),
-        }),*];
+            form: form_of(|settings| &settings.$part.$name),
+            set: |settings, text| {
+                settings.$part.$name = Value::parse(text)?;
+                Ok(())
+            },
+            show: |settings| settings.$part.$name.show(),
+        },)*)*];
 
-        /// Does nothing. It does not compile while a field of `Config` has no line in the table.
-        const _: fn(Config) = |config| { let Config { $($name: _),* } = config; };
+        // Does nothing. It does not compile while a field has no line in the table.
+        $(const _: fn($type) = |part| {
+            let $type { $($name: _),* } = part;
+        };)*
     };
 }
 
 settings! {
-    max_component_bytes, "dfs.namenode.fs-limits.max-component-length", "Longest name in bytes.";
-    max_directory_items, "dfs.namenode.fs-limits.max-directory-items", "Most children of a directory.";
-    min_block_bytes, "dfs.namenode.fs-limits.min-block-size", "Smallest block size that a file may have.";
-    block_bytes, "dfs.blocksize", "Block size given to clients that name none.";
-    replication, "dfs.replication", "Replication given to clients that name none.";
-    min_replication, "dfs.namenode.replication.min", "Smallest replication.";
-    max_replication, "dfs.replication.max", "Largest replication.";
-    listing_page, "dfs.ls.limit", "Names in a page of a listing.";
-    atime_precision, "dfs.namenode.accesstime.precision", "How far an access time may lag; 0s = access times are not kept.";
-    lease_soft, "(60 s)", "After this long without renewal another client may take a lease over.";
-    lease_hard, "dfs.namenode.lease-hard-limit-sec", "After this long without renewal the leader closes the file.";
-    lease_check, "dfs.namenode.lease-recheck-interval-ms", "How often the leader looks for expired leases.";
-    trash_minutes, "fs.trash.interval", "Minutes that clients keep trash; 0 = no trash.";
-    retry_kept, "dfs.namenode.retrycache.expirytime.millis", "How long answers are kept for repeats of a call.";
-    retry_sweep, "", "How often the leader sweeps one bucket of the retry cache.";
-    call_age, "", "A call that waited longer is dropped: its client has gone elsewhere.";
-    heartbeat, "", "How often a namenode's heartbeat counter moves.";
-    member_timeout, "", "A namenode whose heartbeat counter has not moved for this long is evicted.";
-    reap_every, "", "How often the reaper looks for deleted trees when nobody wakes it.";
-    id_range, "", "Inode ids reserved at a time.";
-    supergroup, "dfs.permissions.superusergroup", "Members of this group are superusers.";
+    config: Config {
+        max_component_bytes, "dfs.namenode.fs-limits.max-component-length", "Longest name in bytes.";
+        max_directory_items, "dfs.namenode.fs-limits.max-directory-items", "Most children of a directory.";
+        min_block_bytes, "dfs.namenode.fs-limits.min-block-size", "Smallest block size that a file may have.";
+        block_bytes, "dfs.blocksize", "Block size given to clients that name none.";
+        replication, "dfs.replication", "Replication given to clients that name none.";
+        min_replication, "dfs.namenode.replication.min", "Smallest replication.";
+        max_replication, "dfs.replication.max", "Largest replication.";
+        listing_page, "dfs.ls.limit", "Names in a page of a listing.";
+        atime_precision, "dfs.namenode.accesstime.precision", "How far an access time may lag; 0s = access times are not kept.";
+        lease_soft, "", "After this long without renewal another client may take a lease over.";
+        lease_hard, "dfs.namenode.lease-hard-limit-sec", "After this long without renewal the leader closes the file.";
+        lease_check, "dfs.namenode.lease-recheck-interval-ms", "How often the leader looks for expired leases.";
+        trash_minutes, "fs.trash.interval", "Minutes that clients keep trash; 0 = no trash.";
+        retry_kept, "dfs.namenode.retrycache.expirytime.millis", "How long answers are kept for repeats of a call.";
+        retry_sweep, "", "How often the leader sweeps one bucket of the retry cache.";
+        call_age, "", "A call that waited longer is dropped: its client has gone elsewhere.";
+        heartbeat, "", "How often a namenode's heartbeat counter moves.";
+        member_timeout, "", "A namenode whose heartbeat counter has not moved for this long is evicted.";
+        reap_every, "", "How often the reaper looks for deleted trees when nobody wakes it.";
+        id_range, "", "Inode ids reserved at a time.";
+        supergroup, "dfs.permissions.superusergroup", "Members of this group are superusers.";
+    }
+    limits: Limits {
+        max_connections, "", "Open connections; more are closed at once, so that their clients ask another namenode.";
+        max_calls, "", "Calls of one connection that wait for the store; beyond it, nothing is read from it.";
+        max_frame_bytes, "ipc.maximum.data.length", "The largest request.";
+        large_request_bytes, "", "Memory for all requests above 64 KiB together; at least max_frame_bytes.";
+        max_output_bytes, "", "Answers of one connection that wait to be read; beyond it, nothing is read from it.";
+        handshake, "", "A connection that has not said who it is for so long is closed.";
+        stalled, "", "A connection on which half a request, or an unread answer, has not moved for so long is closed.";
+        idle, "ipc.client.connection.maxidletime", "A connection without calls for so long is closed.";
+        drain, "", "How long a clean stop waits for calls in flight.";
+        proxy_users, "hadoop.proxyuser.NAME.*", "Users that may act for others, whoever they are.";
+    }
 }
 
 /// A type that a setting may have.
@@ -71,7 +101,7 @@ trait Value: Sized {
     fn show(&self) -> String;
 }
 
-const fn form_of<T: Value>(_: fn(&Config) -> &T) -> &'static str {
+const fn form_of<T: Value>(_: fn(&Settings) -> &T) -> &'static str {
     T::FORM
 }
 
@@ -103,6 +133,16 @@ impl Value for String {
     }
 }
 
+impl Value for Vec<String> {
+    const FORM: &'static str = "texts with commas between";
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect())
+    }
+    fn show(&self) -> String {
+        self.join(",")
+    }
+}
+
 impl Value for Duration {
     const FORM: &'static str = "time: 250ms, 2s, 10m, 1h";
     fn parse(text: &str) -> Result<Self, String> {
@@ -116,7 +156,7 @@ impl Value for Duration {
 }
 
 /// Settings that work together only in some ways: what is wrong, if anything is.
-pub fn check(config: &Config) -> Result<(), String> {
+pub fn check(Settings { config, limits }: &Settings) -> Result<(), String> {
     let rules = [
         (
             config.max_component_bytes == 0 || config.max_component_bytes > 255,
@@ -144,6 +184,12 @@ pub fn check(config: &Config) -> Result<(), String> {
         ),
         (config.reap_every.is_zero(), "reap_every must not be 0"),
         (config.id_range == 0, "id_range must be at least 1"),
+        (
+            limits.max_connections == 0 || limits.max_calls == 0,
+            "max_connections and max_calls must be at least 1",
+        ),
+        (limits.max_frame_bytes < 1 << 16, "max_frame_bytes must be at least 65536"),
+        (limits.max_output_bytes == 0, "max_output_bytes must be at least 1"),
     ];
     match rules.iter().find(|(broken, _)| *broken) {
         Some((_, why)) => Err((*why).to_owned()),
@@ -157,7 +203,7 @@ mod tests {
 
     #[test]
     fn every_default_is_shown_in_a_form_that_sets_it_again() {
-        let default = Config::default();
+        let default = Settings::default();
         for setting in SETTINGS {
             let shown = (setting.show)(&default);
             let mut other = default.clone();
@@ -178,7 +224,8 @@ mod tests {
 
     #[test]
     fn settings_that_contradict_each_other_are_refused() {
-        let config = Config { member_timeout: Duration::from_millis(1), ..Config::default() };
-        assert!(check(&config).unwrap_err().contains("twice the heartbeat"));
+        let mut settings = Settings::default();
+        settings.config.member_timeout = Duration::from_millis(1);
+        assert!(check(&settings).unwrap_err().contains("twice the heartbeat"));
     }
 }

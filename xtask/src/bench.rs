@@ -5,9 +5,11 @@
 //! prepares an operation (the files that are renamed or deleted) does not count.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
+use cargo_metadata::MetadataCommand;
 use clap::Subcommand;
 
 use crate::{cargo, root};
@@ -43,9 +45,10 @@ pub struct Nnbench {
 /// Runs a measurement.
 pub fn run(command: Command) -> Result<ExitCode> {
     let Command::Nnbench(args) = command;
+    let server = server()?;
     let mut measure = cargo();
-    measure.args(["run", "--release", "--quiet", "--package", "trellis-e2e", "--bin", "nnbench", "--"]);
-    measure.arg(args.number.to_string()).stdout(Stdio::piped());
+    measure.args(["run", "--quiet", "--package", "trellis-e2e", "--bin", "nnbench", "--"]);
+    measure.arg(args.number.to_string()).env("TRELLIS_BIN", server).stdout(Stdio::piped());
     let output =
         measure.spawn().and_then(|child| child.wait_with_output()).context("starting the measurement")?;
     let figures = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -61,6 +64,20 @@ pub fn run(command: Command) -> Result<ExitCode> {
         println!("\nwritten to {PAGE}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The program to measure: `TRELLIS_BIN`, or built here with `--release`.
+fn server() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("TRELLIS_BIN") {
+        return Ok(PathBuf::from(path));
+    }
+    let built =
+        cargo().args(["build", "--release", "--package", "trellis"]).status().context("starting cargo")?;
+    if !built.success() {
+        bail!("trellis could not be built ({built})");
+    }
+    let metadata = MetadataCommand::new().no_deps().current_dir(root()).exec().context("cargo metadata")?;
+    Ok(metadata.target_directory.join("release/trellis").into())
 }
 
 /// The page with the section between the marks replaced.

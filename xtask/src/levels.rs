@@ -88,7 +88,7 @@ fn crates() -> Command {
 
 fn e2e() -> Command {
     let mut command = cargo();
-    command.args(["test", "--release", "--package", "trellis-e2e"]);
+    command.args(["test", "--package", "trellis-e2e"]);
     command
 }
 

@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use trellis_namenode::config::Config;
 
 use crate::config::Sources;
 use crate::output::say;
-use crate::settings::SETTINGS;
+use crate::settings::{SETTINGS, Settings};
 
 const EXAMPLE: &str = "\
 Example:
@@ -29,8 +28,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A file that sets what `config` holds.
-pub fn file(config: &Config) -> String {
+/// A file that sets what `settings` hold.
+pub fn file(settings: &Settings) -> String {
     let mut text = "[namenode]\n".to_owned();
     for setting in SETTINGS {
         let stock = match setting.stock {
@@ -38,7 +37,7 @@ pub fn file(config: &Config) -> String {
             stock => format!(" Stock: {stock}."),
         };
         let _ = write!(text, "\n# {} ({}){stock}\n", setting.help, setting.form);
-        let value = (setting.show)(config);
+        let value = (setting.show)(settings);
         let bare = value.bytes().all(|b| b.is_ascii_digit()) && !value.is_empty();
         let _ = match bare {
             true => writeln!(text, "{} = {value}", setting.name),
@@ -56,9 +55,11 @@ mod tests {
     fn the_file_sets_what_it_shows() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.toml");
-        let config = Config { replication: 2, supergroup: "a \"b\"".to_owned(), ..Config::default() };
-        std::fs::write(&path, file(&config)).unwrap();
+        let mut settings = Settings::default();
+        settings.config.supergroup = "a \"b\"".to_owned();
+        settings.limits.proxy_users = vec!["ann".to_owned(), "bob".to_owned()];
+        std::fs::write(&path, file(&settings)).unwrap();
         let sources = Sources { config: Some(path), set: Vec::new() };
-        assert_eq!(file(&sources.namenode().unwrap()), file(&config));
+        assert_eq!(file(&sources.namenode().unwrap()), file(&settings));
     }
 }

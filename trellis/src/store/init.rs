@@ -39,7 +39,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         bail!("mem: is made by the namenode that uses it; give lmdb:DIR");
     }
     let Initialised { cluster_id, made } =
-        init(&args.store, args.cluster_id, &args.sources.namenode()?).await?;
+        init(&args.store, args.cluster_id, &args.sources.namenode()?.config).await?;
     match made {
         true => say(format_args!("{}: made an empty namespace, cluster {cluster_id}", args.store)),
         false => {

@@ -127,7 +127,7 @@ fn ports(option: &str, first: u16, count: u16) -> Result<Vec<u16>> {
 /// Runs the cluster until it is told to stop or its last namenode is dead.
 pub fn run(args: Args) -> Result<ExitCode> {
     let file = args.sources.file()?;
-    let config = args.sources.namenode()?; // wrong settings are told before anything is made
+    let config = args.sources.namenode()?.config; // wrong settings are told before anything is made
     let plan = Arc::new(Plan::of(args, file)?);
     say(format_args!("data in {}", plan.data.path().display()));
     if plan.store == StoreUrl::Mem {
