@@ -251,10 +251,6 @@ fn list_directory(
         rows = tx.scan_all::<Inodes>(&scans.entries)?;
     }
     let stats = tx.scan_all::<DirStats>(&scans.stats)?;
-    let past_cursor = match scans.counts.is_empty() {
-        true => u64::try_from(tx.stat_of(directory, Hold::Loose)?.add).unwrap_or_default(),
-        false => tx.count_all(&scans.counts)?.iter().sum(),
-    };
     let stats: HashMap<Vec<u8>, Record<DirStats>> = stats.into_iter().flatten().collect();
     let end = known_end(&scans.entries, &rows).map(<[u8]>::to_vec);
     let mut page_rows: Vec<Row> =
@@ -265,10 +261,13 @@ fn list_directory(
         .into_iter()
         .map(|(key, row)| entry(&key, row.value, &stats))
         .collect::<Result<Vec<FileStatus>>>()?;
-    let remaining = match entries.len() < page as usize {
-        true => 0,
-        false => past_cursor.saturating_sub(entries.len() as u64),
+    let past_cursor = match scans.counts.is_empty() {
+        // It was the last page: nothing is counted.
+        _ if entries.len() < page as usize => 0,
+        true => u64::try_from(tx.stat_of(directory, Hold::Loose)?.add).unwrap_or_default(),
+        false => tx.count_all(&scans.counts)?.iter().sum(),
     };
+    let remaining = past_cursor.saturating_sub(entries.len() as u64);
     Ok(Listing { entries, remaining })
 }
 

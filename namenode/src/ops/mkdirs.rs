@@ -49,11 +49,12 @@ pub fn mkdirs(tx: &mut Tx<'_, '_>, call: &Mkdirs) -> Result<bool> {
         };
     }
     tx.check(&walked, Demand { ancestor: WRITE, ..Demand::default() })?;
-    let depth = call.path.components().len();
+    // The path from the root: one by an inode id, or raw, has other components.
+    let depth = walked.path.components().len();
     if !call.create_parent && walked.missing() > 1 {
         return refuse(
             Kind::FileNotFound,
-            format!("Parent directory doesn't exist: {}", call.path.prefix(depth - 1)),
+            format!("Parent directory doesn't exist: {}", walked.path_of(depth - 1)),
         );
     }
     let mode_of = |i| if i == depth { call.mode } else { call.mode & 0o777 | IMPLICIT_UWX };

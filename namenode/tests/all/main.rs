@@ -15,6 +15,7 @@ mod model;
 mod names;
 mod plant;
 mod reap;
+mod reserved;
 mod seeds;
 mod support;
 mod walks;
@@ -71,6 +72,8 @@ macro_rules! either {
             listings::what_remains_of_a_large_directory,
             listings::starts_refusals_and_ids,
             listings::batched,
+            reserved::operations_on_paths_by_id,
+            reserved::the_raw_view,
             walks::walks_refuse_as_stock_does,
             walks::a_summary_of_the_root,
             cases::a1_a_file_where_a_directory_is_meant,
