@@ -172,22 +172,21 @@ impl Membership {
             }
             lowest = lowest.min(other.id);
         }
-        let term = match lowest == self.id {
-            true => Some(transact(store.as_ref(), &self.versions, |tx| lead(tx, self.id)).await?),
-            false => None,
-        };
-        // A term that was just taken has a version that only a fetch tells.
-        let term = match term {
-            Some(number) => self.learn_term(store.as_ref(), number).await?,
-            None => None,
-        };
+        let mut term = None;
+        if lowest == self.id {
+            transact(store.as_ref(), &self.versions, |tx| lead(tx, self.id)).await?;
+            term = self.learn_term(store.as_ref()).await?;
+        }
         *self.term.lock().unwrap_or_else(PoisonError::into_inner) = term;
         Ok(true)
     }
 
-    async fn learn_term(&self, store: &dyn Store, number: u64) -> Result<Option<Term>, StoreError> {
-        let row = store.fetch(&[setting(LEADER).key], &[]).await?.rows.into_iter().next().flatten();
-        Ok(row.map(|row| Term { number, version: row.version }))
+    /// The term as it is stored, if it is this namenode's: only a read tells the version that a commit gave the row.
+    async fn learn_term(&self, store: &dyn Store) -> Result<Option<Term>, StoreError> {
+        let own = self.id.to_string();
+        let read = |tx: &mut Tx<'_>| tx.get(&setting(LEADER), Hold::Loose);
+        let leader = transact(store, &self.versions, read).await?.filter(|leader| leader.value.text == own);
+        Ok(leader.map(|leader| Term { number: leader.value.number, version: leader.version }))
     }
 }
 
@@ -321,8 +320,8 @@ fn evict(tx: &mut Tx<'_>, id: u64, heartbeat: Option<u64>) -> Result<bool, Stop>
     Ok(true)
 }
 
-/// Takes the lead, or confirms it; answers the term.
-fn lead(tx: &mut Tx<'_>, id: u64) -> Result<u64, Stop> {
+/// Takes the lead, unless this namenode has it: the term grows in the commit that takes it.
+fn lead(tx: &mut Tx<'_>, id: u64) -> Result<(), Stop> {
     let (key, text) = (setting(LEADER), id.to_string());
     tx.want(&member(id));
     let leader = tx.get(&key, Hold::Held)?;
@@ -330,15 +329,8 @@ fn lead(tx: &mut Tx<'_>, id: u64) -> Result<u64, Stop> {
         return Err(Stop::Fault("an evicted namenode cannot lead".into()));
     }
     match leader {
-        Some(leader) if leader.value.text == text => Ok(leader.value.number),
-        Some(leader) => {
-            let number = leader.value.number + 1;
-            tx.put(&key, &Setting { number, text })?;
-            Ok(number)
-        }
-        None => {
-            tx.insert(&key, &Setting { number: 1, text })?;
-            Ok(1)
-        }
+        Some(leader) if leader.value.text == text => Ok(()),
+        Some(leader) => tx.put(&key, &Setting { number: leader.value.number + 1, text }),
+        None => tx.insert(&key, &Setting { number: 1, text }),
     }
 }
