@@ -105,6 +105,8 @@ pub struct World {
     mem: Mem,
     rng: Arc<Mutex<StdRng>>,
     seats: Mutex<Vec<Seat>>,
+    /// How many calls each seat had made when the world was first settled.
+    settled: Mutex<Option<Vec<u64>>>,
 }
 
 impl World {
@@ -113,7 +115,7 @@ impl World {
         let rng = Arc::new(Mutex::new(StdRng::seed_from_u64(plan.seed)));
         let mem = Mem::new().with_delay(plan.delay);
         mem.keep_journal();
-        World { plan: plan.clone(), mem, rng, seats: Mutex::default() }
+        World { plan: plan.clone(), mem, rng, seats: Mutex::default(), settled: Mutex::default() }
     }
 
     /// The store itself: no faults, no strikes, same rows.
@@ -164,6 +166,8 @@ impl World {
 
     /// Ends all faults, lets the frozen go on, and waits until what was answered `MaybeCommitted` has landed.
     pub async fn settle(&self) {
+        let calls = self.seats().iter().map(|seat| seat.faulty.calls()).collect();
+        lock(&self.settled).get_or_insert(calls);
         for seat in self.seats() {
             seat.faulty.set_faults(Faults::default());
             seat.faulty.thaw();
@@ -187,10 +191,10 @@ pub fn run<F: Future>(scenario: F) -> F::Output {
     }
 }
 
-/// Runs a scenario undisturbed, then once for each store call that the `victim` seat made in that run (every `step`-th
-/// of them) and each blow, struck before the call and after it. Returns how many runs that were. A run that panics
-/// says which it was.
-pub fn sweep<F, R>(plan: &Plan, victim: usize, step: usize, blows: &[Blow], scenario: F) -> usize
+/// Runs a scenario undisturbed, then again for the store calls that the `victim` seat made in that run before
+/// [`World::settle`] (at most `points` of them, evenly spread) and each blow, struck before the call and after it.
+/// Returns how many runs that were. A run that panics says which it was.
+pub fn sweep<F, R>(plan: &Plan, victim: usize, points: usize, blows: &[Blow], scenario: F) -> usize
 where
     F: Fn(Arc<World>) -> R,
     R: Future<Output = ()>,
@@ -203,12 +207,14 @@ where
             scenario(world.clone()).await;
             world
         });
-        world.seats().get(victim).map_or(0, |seat| seat.faulty.calls())
+        let settled = lock(&world.settled).as_ref().and_then(|calls| calls.get(victim).copied());
+        settled.or_else(|| world.seats().get(victim).map(|seat| seat.faulty.calls())).unwrap_or(0)
     };
     let calls = one(None);
-    assert!(calls > 0, "seat {victim} made no store call");
+    assert!(calls > 0 || blows.is_empty(), "seat {victim} made no store call");
     let mut runs = 1;
-    for call in (1..=calls).step_by(step.max(1)) {
+    let step = (calls as usize).div_ceil(points.max(1)).max(1);
+    for call in (1..=calls).step_by(step) {
         for done in [false, true] {
             for blow in blows {
                 one(Some(Strike { call, done, blow: *blow }));

@@ -17,6 +17,7 @@ mod plant;
 mod reap;
 mod reserved;
 mod seeds;
+mod simulation;
 mod support;
 mod walks;
 mod whomay;
@@ -86,6 +87,21 @@ macro_rules! either {
     };
 }
 
+/// Whole clusters in one process; each makes its own runtimes, on a virtual clock.
+fn simulations() -> Vec<Trial> {
+    let trial = |name: &str, test: fn()| {
+        Trial::test(format!("simulation::{name}"), move || {
+            test();
+            Ok(())
+        })
+    };
+    vec![
+        trial("a_rough_store", simulation::a_rough_store),
+        trial("a_namenode_dies_or_freezes", simulation::a_namenode_dies_or_freezes),
+        trial("a_namenode_dies_over_a_rough_store", simulation::a_namenode_dies_over_a_rough_store),
+    ]
+}
+
 fn main() {
     let mut all = rpc_trials();
     all.extend(either!("mem"));
@@ -117,6 +133,7 @@ fn main() {
     for (name, test) in seeds::ALL {
         all.push(plain(&format!("seeds::{name}"), *test));
     }
+    all.extend(simulations());
     libtest_mimic::run(&Arguments::from_args(), all).exit();
 }
 

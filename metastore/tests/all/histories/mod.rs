@@ -161,7 +161,7 @@ fn dying_anywhere_breaks_nothing() {
     let load = Load { nodes: 2, clients: 4, calls: 3, patience: Duration::from_secs(1) };
     // Longer than a client's patience, longer than the store keeps locks, longer than a call may wait.
     let blows = [Blow::Die, Blow::Freeze(Duration::from_millis(1500)), Blow::Freeze(Duration::from_secs(5))];
-    let runs = sim::sweep(&plan, 0, 1, &blows, async |world| {
+    let runs = sim::sweep(&plan, 0, usize::MAX, &blows, async |world| {
         let book = play(world.clone(), load).await;
         check("sweep", &world, &book, false);
         let issued = book.issued.load(Ordering::SeqCst);
