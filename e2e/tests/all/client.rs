@@ -8,9 +8,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use e2e::cluster::{Cluster, Options};
 use e2e::server::{Server, target_is_stock};
+use nix::sys::signal::Signal;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use trellis_client::Client;
+use trellis_client::config::ConnectionConfig;
 use trellis_client::fs::access;
 use trellis_client::types::{CreateOptions, FileKind, SafeMode, SetQuota};
 use trellis_client::uri::{Address, Uri};
@@ -22,6 +26,8 @@ const LISTED_FILES: usize = 2100;
 const WRITERS: usize = 24;
 /// Operations between two kills, so that there is something to lose.
 const BETWEEN_KILLS: u64 = 300;
+/// Well over the member time-out that is set.
+const FROZEN: Duration = Duration::from_secs(3);
 /// How long the writers may take to get that far.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -166,55 +172,111 @@ pub fn leases_and_access() -> Result<Vec<String>> {
 /// Namenodes die while many callers make, rename and delete: every call is answered, done once, and its answer is that
 /// of its first run: a create that is repeated does not find its own file, a rename is not told that there is nothing.
 pub fn done_once(namenodes: usize) -> Result<Vec<String>> {
-    let wanted = std::env::var("E2E_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-    let rounds: u64 = wanted.unwrap_or(if target_is_stock() { 2 } else { 8 });
+    let rounds = rounds(if target_is_stock() { 2 } else { 8 });
     let mut server = Server::start(namenodes, false)?;
-    let runtime = Runtime::new()?;
-    let (done, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    // One client for each namenode to begin with, so that there are callers wherever one dies.
-    let clients = (0..namenodes)
-        .map(|first| {
-            let mut addresses = addresses(&server)?;
-            addresses.rotate_left(first);
-            Ok(Client::builder(addresses).random_order(false).build()?)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|i| {
-            runtime.spawn(write(clients[i % namenodes].clone(), format!("/w{i}"), done.clone(), stop.clone()))
-        })
-        .collect();
-    let wait_for = |count: u64| -> Result<u64> {
+    let load = Load::start(&addresses(&server)?, ConnectionConfig::default())?;
+    let mut sofar = 0;
+    for round in 0..rounds {
+        sofar = load.wait_for(sofar + BETWEEN_KILLS)?;
+        server.kill_namenode(round as usize % namenodes).with_context(|| format!("in round {round}"))?;
+    }
+    load.wait_for(sofar + BETWEEN_KILLS)?;
+    let said = load.finish()?;
+    server.stop_and_check()?;
+    Ok(vec![format!("{rounds} kills, {said}")])
+}
+
+/// The same with namenodes that stand still until the others have evicted them, and then go on: what they still have to
+/// do was done by others.
+pub fn frozen() -> Result<Vec<String>> {
+    let rounds = rounds(4);
+    let settings = ["--set", "member_timeout=1s", "--set", "heartbeat=200ms"].map(str::to_owned).to_vec();
+    let mut cluster = Cluster::start(&Options { namenodes: 3, arguments: settings, ..Options::default() })?;
+    let addresses: Vec<_> = cluster.ports().iter().map(|port| Address::new("127.0.0.1", *port)).collect();
+    let impatient = ConnectionConfig { call_timeout: Duration::from_secs(1), ..ConnectionConfig::default() };
+    let load = Load::start(&addresses, impatient)?;
+    let mut sofar = 0;
+    for round in 0..rounds {
+        sofar = load.wait_for(sofar + BETWEEN_KILLS)?;
+        let index = round as usize % addresses.len();
+        cluster.signal_namenode(index, Signal::SIGSTOP)?;
+        // One that is stopped while it writes to the embedded store holds up all the others as well, till it goes on.
+        sleep(FROZEN);
+        cluster.signal_namenode(index, Signal::SIGCONT)?;
+    }
+    load.wait_for(sofar + BETWEEN_KILLS)?;
+    let said = load.finish()?;
+    cluster.stop()?;
+    cluster.check_store()?;
+    Ok(vec![format!("{rounds} freezes, {said}")])
+}
+
+fn rounds(usual: u64) -> u64 {
+    std::env::var("E2E_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(usual)
+}
+
+/// Callers that know what must be there.
+struct Load {
+    runtime: Runtime,
+    clients: Vec<Client>,
+    writers: Vec<JoinHandle<Result<BTreeSet<String>>>>,
+    done: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Load {
+    fn start(addresses: &[Address], config: ConnectionConfig) -> Result<Load> {
+        let runtime = Runtime::new()?;
+        let (done, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        // One client for each namenode to begin with, so that there are callers wherever one dies.
+        let clients = (0..addresses.len())
+            .map(|first| {
+                let mut addresses = addresses.to_vec();
+                addresses.rotate_left(first);
+                Ok(Client::builder(addresses).random_order(false).connection(config.clone()).build()?)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let writers = (0..WRITERS)
+            .map(|i| {
+                let client = clients[i % clients.len()].clone();
+                runtime.spawn(write(client, format!("/w{i}"), done.clone(), stop.clone()))
+            })
+            .collect();
+        Ok(Load { runtime, clients, writers, done, stop })
+    }
+
+    /// Waits until so many operations are done, or a writer has failed; how many are done.
+    fn wait_for(&self, count: u64) -> Result<u64> {
         let deadline = Instant::now() + LIMIT;
-        while done.load(Ordering::Relaxed) < count && !writers.iter().any(|writer| writer.is_finished()) {
+        while self.done.load(Ordering::Relaxed) < count
+            && !self.writers.iter().any(|writer| writer.is_finished())
+        {
             ensure!(Instant::now() < deadline, "the writers do not get on");
             sleep(Duration::from_millis(5));
         }
-        Ok(done.load(Ordering::Relaxed))
-    };
-    let mut sofar = 0;
-    for round in 0..rounds {
-        sofar = wait_for(sofar + BETWEEN_KILLS)?;
-        server.kill_namenode(round as usize % namenodes).with_context(|| format!("in round {round}"))?;
+        Ok(self.done.load(Ordering::Relaxed))
     }
-    wait_for(sofar + BETWEEN_KILLS)?;
-    stop.store(true, Ordering::Relaxed);
-    runtime.block_on(async {
-        for (i, writer) in writers.into_iter().enumerate() {
-            let expected = writer.await?.with_context(|| format!("writer {i}"))?;
-            let mut listing = clients[0].get_listing(&format!("/w{i}"));
-            let mut found = BTreeSet::new();
-            while let Some(entry) = listing.next().await? {
-                found.insert(entry.name);
+
+    /// Ends the writers and compares what is there with what they know.
+    fn finish(self) -> Result<String> {
+        let Load { runtime, clients, writers, done, stop } = self;
+        stop.store(true, Ordering::Relaxed);
+        let resends = || clients.iter().map(|client| client.counts().resends).sum::<u64>();
+        runtime.block_on(async {
+            for (i, writer) in writers.into_iter().enumerate() {
+                let expected = writer.await?.with_context(|| format!("writer {i}"))?;
+                let mut listing = clients[0].get_listing(&format!("/w{i}"));
+                let mut found = BTreeSet::new();
+                while let Some(entry) = listing.next().await? {
+                    found.insert(entry.name);
+                }
+                ensure!(found == expected, "/w{i} has {found:?}, not {expected:?}");
             }
-            ensure!(found == expected, "/w{i} has {found:?}, not {expected:?}");
-        }
-        Ok(())
-    })?;
-    let resends: u64 = clients.iter().map(|client| client.counts().resends).sum();
-    ensure!(resends > 0, "no call was interrupted, so that nothing was tested");
-    server.stop_and_check()?;
-    Ok(vec![format!("{rounds} kills, {} operations, {resends} sent again", done.load(Ordering::Relaxed))])
+            Ok(())
+        })?;
+        ensure!(resends() > 0, "no call was interrupted, so that nothing was tested");
+        Ok(format!("{} operations, {} sent again", done.load(Ordering::Relaxed), resends()))
+    }
 }
 
 /// Makes, renames and deletes until told to stop; gives the names that must be there then.

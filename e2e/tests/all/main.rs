@@ -50,12 +50,14 @@ fn main() -> ExitCode {
         ("client::done_once::three_namenodes", || client::done_once(3)),
     ];
     let later: &[(&'static str, Test)] = &[("client::quotas", client::quotas)];
+    let freezing: &[(&'static str, Test)] = &[("client::frozen", client::frozen)];
     let mut trials = level(java, missing_java());
     let no_stock = target_is_stock().then(missing_java).flatten();
     trials.extend(level(own_client, no_stock.clone()));
     let not_yet = (!target_is_stock()).then(|| "namenodes have no quotas yet".to_owned());
     trials.extend(level(later, not_yet.or(no_stock)));
     let not_stock = target_is_stock().then(|| "the stock NameNode stands alone".to_owned());
+    trials.extend(level(freezing, not_stock.clone()));
     trials.extend(level(trellis, not_stock.or_else(missing_java)));
     trials.extend(level(python, missing_python()));
     libtest_mimic::run(&arguments, trials).exit_code()
