@@ -59,6 +59,14 @@ mod tests {
         tally.read(
             "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s",
         );
-        assert_eq!(tally, Tally { passed: 13, failed: 2, skipped: 1, ignored: vec!["disk::full (needs strace)".to_owned()] });
+        assert_eq!(
+            tally,
+            Tally {
+                passed: 13,
+                failed: 2,
+                skipped: 1,
+                ignored: vec!["disk::full (needs strace)".to_owned()]
+            }
+        );
     }
 }
