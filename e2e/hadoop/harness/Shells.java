@@ -97,7 +97,8 @@ public final class Shells {
   }
 
   private static String mask(String line) {
-    return line.replaceAll("hdfs://[^/' ]+", "hdfs://NN")
+    // stock sends stack traces, so that the client shows what it appends to a message only where there is none
+    return line.replace(". Consider using -skipTrash option", "").replaceAll("hdfs://[^/' ]+", "hdfs://NN")
         .replaceAll("\\d{4}-\\d{2}-\\d{2} \\d{2}:\\d{2}(:\\d{2})?", "DATE")
         .replaceAll("(?<!\\d)\\d{13}(?!\\d)", "MILLIS")
         .replaceAll("(?<!\\d)\\d{12}(?!\\d)", "CHECKPOINT")
