@@ -28,6 +28,7 @@ pub fn failover() -> Result<Vec<String>> {
         .command(&["probe", "Shells"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::null()) // what the client logs about namenodes that died
         .spawn()
         .context("starting the shell")?;
     let mut stdin = shell.stdin.take().ok_or_else(|| anyhow!("the shell has no stdin"))?;
@@ -61,11 +62,15 @@ pub fn failover() -> Result<Vec<String>> {
     Ok(Vec::new())
 }
 
+/// The configuration that Trellis prints, and the one setting that the transcript was recorded with.
 fn client_config(data: &Path, conf: &Path) -> Result<()> {
     let mut command = Command::new(binary()?);
-    let output =
-        command.args(["admin", "client-config", "--data"]).arg(data).arg("--write").arg(conf).output()?;
-    stdout_of("trellis admin client-config", &output).map(drop)
+    let output = command.args(["admin", "client-config", "--data"]).arg(data).arg("--write").arg(conf).output()?;
+    stdout_of("trellis admin client-config", &output)?;
+    let path = conf.join("hdfs-site.xml");
+    let replication = "  <property><name>dfs.replication</name><value>1</value></property>\n</configuration>";
+    let text = fs::read_to_string(&path)?.replace("</configuration>", replication);
+    fs::write(&path, text).context("adding to hdfs-site.xml")
 }
 
 /// A cluster stopped and started again, with more namenodes, serves the same names.
