@@ -59,7 +59,9 @@ fn judge(expected: &str, excluded: &str, reports: &[Test]) -> (Vec<String>, Vec<
             (Outcome::Failed(trace), "addBlock") if trace.contains(ADD_BLOCK) => {}
             (Outcome::Failed(trace), message)
                 if !["passes", "skips itself", "addBlock"].contains(&message) && trace.contains(message) => {}
-            (Outcome::Passed, other) if other != "skips itself" && other != UNLISTED => notes.push(format!("passes by now: {} {}", key.0, key.1)),
+            (Outcome::Passed, other) if other != "skips itself" && other != UNLISTED => {
+                notes.push(format!("passes by now: {} {}", key.0, key.1))
+            }
             (Outcome::Failed(trace), _) => {
                 let start: Vec<&str> = trace.lines().take(4).collect();
                 wrong.push(format!("{} {}: expected: {want}, got:\n  {}", key.0, key.1, start.join("\n  ")));

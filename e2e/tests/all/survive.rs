@@ -65,7 +65,8 @@ pub fn failover() -> Result<Vec<String>> {
 /// The configuration that Trellis prints, and the one setting that the transcript was recorded with.
 fn client_config(data: &Path, conf: &Path) -> Result<()> {
     let mut command = Command::new(binary()?);
-    let output = command.args(["admin", "client-config", "--data"]).arg(data).arg("--write").arg(conf).output()?;
+    let output =
+        command.args(["admin", "client-config", "--data"]).arg(data).arg("--write").arg(conf).output()?;
     stdout_of("trellis admin client-config", &output)?;
     let path = conf.join("hdfs-site.xml");
     let replication = "  <property><name>dfs.replication</name><value>1</value></property>\n</configuration>";
