@@ -316,8 +316,12 @@ fn a_directory_renamed_under_64_creators() {
 }
 
 fn a_renewal_between_expiry_s_fetch_and_commit() {
-    let runs =
-        sim::sweep(&Plan::default(), 0, 1, &[Blow::Freeze(Duration::from_millis(50))], |world| async move {
+    let runs = sim::sweep(
+        &Plan::default(),
+        0,
+        usize::MAX,
+        &[Blow::Freeze(Duration::from_millis(50))],
+        |world| async move {
             let c = Cluster::of(world).await;
             let file = root(&c.calm).open("/d/f", "c1").await.unwrap();
             pass_time(Duration::from_secs(1201));
@@ -333,7 +337,8 @@ fn a_renewal_between_expiry_s_fetch_and_commit() {
             assert!(open || !open_after_renewal, "a renewal was acknowledged, and the file closed after it");
             assert_eq!(root(&c.calm).complete("/d/f", file.id, "c1").await, Ok(true));
             c.settle().await;
-        });
+        },
+    );
     assert!(runs > 10, "{runs}");
 }
 
@@ -451,7 +456,7 @@ async fn failover<T: std::fmt::Debug, F: Future<Output = Answered<T>>>(
 }
 
 fn a_namenode_dies_at_every_store_call() {
-    let runs = sim::sweep(&Plan::default(), 0, 1, &[Blow::Die], |world| async move {
+    let runs = sim::sweep(&Plan::default(), 0, usize::MAX, &[Blow::Die], |world| async move {
         let c = Cluster::of(world).await;
         let nodes = [&c.one, &c.two];
         let made = failover(nodes, 1, |nn| async move { root(&nn).mk("/a/b/c").await }).await;
