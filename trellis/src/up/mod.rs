@@ -197,7 +197,7 @@ impl Cluster {
                 () = signals.next() => {
                     say("stopping");
                     self.end(signals).await;
-                    say(format_args!("stopped; the names are in {}", self.plan.store));
+                    say("stopped");
                     return Ok(ExitCode::SUCCESS);
                 }
                 Some(event) = self.events.recv() => {
@@ -255,17 +255,17 @@ impl Cluster {
         say(format_args!("trellis ready: hdfs://{}", rpc.join(",")));
         let me = std::env::args().next().unwrap_or_else(|| "trellis".to_owned());
         let data = self.plan.data.path().display();
-        say(format_args!("\nTry next, in another terminal:"));
-        say(format_args!(
-            "  hdfs dfs -fs hdfs://{} -mkdir -p /tmp/first     the stock Hadoop client",
-            rpc[0]
-        ));
-        say(format_args!("  hdfs dfs -fs hdfs://{} -ls -R /     the stock Hadoop client", rpc[0]));
+        say("\nTry next, in another terminal:");
+        say(format_args!("  {me} fs --fs hdfs://{} mkdir -p /tmp/first", rpc.join(",")));
+        say(format_args!("  {me} fs --fs hdfs://{} ls -R /", rpc.join(",")));
+        say(format_args!("  hdfs dfs -fs hdfs://{} -ls -R /        with the stock Hadoop client", rpc[0]));
+        say(format_args!("  {me} admin client-config --data {data} --write conf"));
+        say("  HADOOP_CONF_DIR=conf hdfs dfs -ls /        over all live namenodes");
         say(format_args!("  curl http://{}/metrics", all[0].http));
-        say(format_args!(
-            "  {me} admin client-config --data {data} --write conf     then HADOOP_CONF_DIR=conf hdfs dfs -ls /"
-        ));
-        say("Ctrl-C stops the cluster; the names stay.");
+        match self.plan.store {
+            StoreUrl::Mem => say("Ctrl-C stops the cluster; the names go with it."),
+            StoreUrl::Lmdb(_) => say("Ctrl-C stops the cluster; the names stay."),
+        }
     }
 
     /// Ends all namenodes: kindly, and at once when asked a second time.
