@@ -12,6 +12,8 @@ use super::Findings;
 
 /// Rows and keys read at a time.
 pub const BATCH: usize = 500;
+/// Partitions scanned at a time.
+const PARTITIONS: usize = 64;
 /// Versions remembered; in larger stores the others are not compared.
 const MAX_VERSIONS: usize = 1 << 22;
 /// The first version there is. Incarnation 0 is that of work before a namenode has its own: formatting, joining.
@@ -30,9 +32,11 @@ pub struct Found<T: Table> {
 
 /// Walks a whole table, a batch of rows at a time.
 pub struct Walk<T: Table> {
+    /// Partitions to come, the next one last.
     partitions: Vec<u64>,
     last_partition: Option<u64>,
-    after: Option<Vec<u8>>,
+    /// Large partitions that are not at their end: where they go on.
+    unfinished: Vec<(u64, Vec<u8>)>,
     done: bool,
     table: std::marker::PhantomData<fn() -> T>,
 }
@@ -42,13 +46,13 @@ impl<T: Table> Walk<T> {
         Walk {
             partitions: Vec::new(),
             last_partition: None,
-            after: None,
+            unfinished: Vec::new(),
             done: false,
             table: std::marker::PhantomData,
         }
     }
 
-    /// The next rows, all of one partition or of several small ones; none = the end. Undecodable rows are findings.
+    /// The next rows; none = the end. Undecodable rows are findings.
     pub async fn next(
         &mut self,
         store: &dyn Store,
@@ -57,27 +61,32 @@ impl<T: Table> Walk<T> {
         if findings.is_full() {
             return Ok(None);
         }
-        if self.partitions.is_empty() && !self.done {
-            self.partitions = store.partitions(T::ID, self.last_partition, BATCH).await?;
-            self.partitions.reverse();
-            self.last_partition = self.partitions.first().copied();
-            self.done = self.partitions.is_empty();
+        let mut scans: Vec<Scan> = Vec::new();
+        if let Some((partition, after)) = self.unfinished.pop() {
+            scans.push(Scan::of(T::ID, partition, BATCH as u32).after(&after));
+        } else {
+            if self.partitions.is_empty() && !self.done {
+                self.partitions = store.partitions(T::ID, self.last_partition, BATCH).await?;
+                self.partitions.reverse();
+                self.last_partition = self.partitions.first().copied();
+                self.done = self.partitions.is_empty();
+            }
+            let rest = self.partitions.len().saturating_sub(PARTITIONS);
+            let next = self.partitions.drain(rest..).rev();
+            scans.extend(next.map(|partition| Scan::of(T::ID, partition, BATCH as u32)));
         }
-        let Some(partition) = self.partitions.last().copied() else { return Ok(None) };
-        let mut scan = Scan::of(T::ID, partition, BATCH as u32);
-        if let Some(after) = &self.after {
-            scan = scan.after(after);
+        if scans.is_empty() {
+            return Ok(None);
         }
-        let rows = match store.fetch(&[], &[scan]).await?.scans.pop() {
-            Some(Scanned::Rows(rows)) => rows,
-            _ => Vec::new(),
-        };
-        self.after = rows.last().map(|(key, _)| key.rest().to_vec());
-        if rows.len() < BATCH {
-            self.partitions.pop();
-            self.after = None;
+        let mut all = Vec::new();
+        for (scan, scanned) in scans.iter().zip(store.fetch(&[], &scans).await?.scans) {
+            let Scanned::Rows(rows) = scanned else { continue };
+            if let Some((last, _)) = rows.last().filter(|_| rows.len() == BATCH) {
+                self.unfinished.push((scan.partition, last.rest().to_vec()));
+            }
+            all.extend(rows.into_iter().filter_map(|(key, row)| findings.decode(key, row)));
         }
-        Ok(Some(rows.into_iter().filter_map(|(key, row)| findings.decode(key, row)).collect()))
+        Ok(Some(all))
     }
 }
 
@@ -118,19 +127,32 @@ pub async fn read<T: Table>(
     Ok(all)
 }
 
-/// How many rows a table has in a partition.
-pub async fn count(
+/// How many rows a table has in each of these partitions.
+pub async fn counts(
+    store: &dyn Store,
+    table: trellis_metastore::schema::TableId,
+    partitions: &[u64],
+) -> Result<Vec<i64>, StoreError> {
+    let mut all = Vec::with_capacity(partitions.len());
+    for batch in partitions.chunks(PARTITIONS) {
+        let scan = |partition: &u64| Scan::of(table, *partition, Scan::MAX_COUNT).count();
+        let scans: Vec<Scan> = batch.iter().map(scan).collect();
+        for (partition, counted) in batch.iter().zip(store.fetch(&[], &scans).await?.scans) {
+            all.push(match counted {
+                Scanned::Count(count) if count < u64::from(Scan::MAX_COUNT) => count as i64,
+                _ => count_pages(store, table, *partition).await?,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// The same for one that is too large for a count.
+async fn count_pages(
     store: &dyn Store,
     table: trellis_metastore::schema::TableId,
     partition: u64,
 ) -> Result<i64, StoreError> {
-    let counted = Scan::of(table, partition, Scan::MAX_COUNT).count();
-    match store.fetch(&[], &[counted]).await?.scans.pop() {
-        Some(Scanned::Count(count)) if count < u64::from(Scan::MAX_COUNT) => {
-            return Ok(i64::try_from(count).unwrap_or(i64::MAX));
-        }
-        _ => {}
-    }
     let (mut total, mut after) = (0, None::<Vec<u8>>);
     loop {
         let mut scan = Scan::of(table, partition, Scan::MAX_ROWS);

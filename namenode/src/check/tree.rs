@@ -11,7 +11,7 @@ use trellis_metastore::schema::{
 use trellis_metastore::store::{Store, StoreError};
 
 use super::Findings;
-use super::rows::{BATCH, Found, Walk, count, read};
+use super::rows::{BATCH, Found, Walk, counts, read};
 
 /// Levels after which a chain that has not reached the root is a loop.
 const MAX_DEPTH: usize = 1000;
@@ -101,7 +101,9 @@ async fn check_root(
     match read(store, &[root_stat()]).await?.pop().flatten() {
         None => findings.add("the root directory", "has no counters"),
         Some((row, stat)) => {
-            check_count(store, "the root directory", ROOT_ID, stat.id, row.add, findings).await?
+            let buckets: Vec<u64> = child_partitions(ROOT_ID).collect();
+            let children = counts(store, Inodes::ID, &buckets).await?.iter().sum();
+            check_count("the root directory", (ROOT_ID, children), (stat.id, row.add), findings);
         }
     }
     Ok(())
@@ -142,36 +144,26 @@ async fn check_placed(
     }
     let directories: Vec<_> = placed.iter().filter(|(_, _, found)| found.value.is_dir()).collect();
     let stats: Vec<_> = directories.iter().map(|(parent, name, _)| dir_stat(*parent, name)).collect();
-    for ((parent, name, found), stat) in directories.iter().zip(read(store, &stats).await?) {
+    let ids: Vec<u64> = directories.iter().map(|(_, _, found)| found.value.id).collect();
+    let (stats, children) = (read(store, &stats).await?, counts(store, Inodes::ID, &ids).await?);
+    let owned = ids.into_iter().zip(children);
+    for (((parent, name, _), stat), owned) in directories.iter().zip(stats).zip(owned) {
         match stat {
             None => findings.add(show(*parent, name), "is a directory without counters"),
-            Some((row, stat)) => {
-                check_count(store, &show(*parent, name), found.value.id, stat.id, row.add, findings).await?;
-            }
+            Some((row, stat)) => check_count(&show(*parent, name), owned, (stat.id, row.add), findings),
         }
     }
     Ok(())
 }
 
-async fn check_count(
-    store: &dyn Store,
-    place: &str,
-    id: u64,
-    stat_id: u64,
-    counted: i64,
-    findings: &mut Findings,
-) -> Result<(), StoreError> {
-    if stat_id != id {
-        findings.add(place, format!("has id {id}, its counters are of {stat_id}"));
+/// Compares a directory (its id, how many children it has) with what its counters say of both.
+fn check_count(place: &str, owned: (u64, i64), said: (u64, i64), findings: &mut Findings) {
+    if owned.0 != said.0 {
+        findings.add(place, format!("has id {}, its counters are of {}", owned.0, said.0));
     }
-    let mut children = 0;
-    for partition in child_partitions(id) {
-        children += count(store, Inodes::ID, partition).await?;
+    if owned.1 != said.1 {
+        findings.add(place, format!("has {} children and counts {}", owned.1, said.1));
     }
-    if children != counted {
-        findings.add(place, format!("has {children} children and counts {counted}"));
-    }
-    Ok(())
 }
 
 /// Learns of directories, by id, whether they hang below the root or (at any level) below a hidden directory.

@@ -14,10 +14,8 @@ use trellis_proto::exception::Kind;
 
 use crate::calls::{As, assert_sound, new_file, root};
 use crate::reap::reap_all;
-use crate::support::{FRESH_STORE, Namenode, SUPERUSER};
+use crate::support::{FRESH_STORE, Namenode, SUPERUSER, rounds};
 
-/// Sequences tried.
-const CASES: u32 = 200;
 /// Calls of a sequence, at most.
 const CALLS: usize = 50;
 /// Names that paths are made of.
@@ -447,7 +445,7 @@ fn orders(n: usize) -> Vec<Vec<usize>> {
 /// A few calls at once, at two namenodes: answers and tree are those of one after another, in some order.
 pub fn calls_at_once_are_some_order() {
     let few = proptest::collection::vec((Just(0usize), a_call()), 4);
-    let run = runner(150).run(&(any::<u64>(), calls(15), few), |(seed, before, at_once)| {
+    let run = runner(rounds(150, 5000)).run(&(any::<u64>(), calls(15), few), |(seed, before, at_once)| {
         let plan = Plan { seed, faults: Faults::waits(), lock_wait: (0.3, PAUSE), ..Plan::default() };
         sim::run(async {
             let world = World::new(&plan);
@@ -543,7 +541,7 @@ type Seen = std::cell::RefCell<BTreeMap<(String, bool), usize>>;
 /// One client after another.
 pub fn sequences_agree_with_the_model() {
     let seen = Seen::default();
-    sequences(CASES, "mem", &seen);
+    sequences(rounds(200, 5000), "mem", &seen);
     // Each kind of call was taken and refused often enough for the comparison to mean something.
     let seen = seen.into_inner();
     assert_eq!(seen.len(), 20, "{seen:?}");
@@ -552,7 +550,7 @@ pub fn sequences_agree_with_the_model() {
 
 /// The same over the embedded store.
 pub fn sequences_agree_over_lmdb() {
-    sequences(CASES / 5, "lmdb", &Seen::default());
+    sequences(rounds(40, 1000), "lmdb", &Seen::default());
 }
 
 fn sequences(cases: u32, store: &'static str, seen: &Seen) {
@@ -584,7 +582,7 @@ fn sequences(cases: u32, store: &'static str, seen: &Seen) {
 /// Several clients at once, at two namenodes, with a reaper each: whatever order they took, the rows fit together.
 pub fn crowds_leave_sound_rows() {
     let crowd = proptest::collection::vec(calls(30), 6);
-    let run = runner(25).run(&crowd, |clients| {
+    let run = runner(rounds(25, 1000)).run(&crowd, |clients| {
         block_on(async {
             let store = Arc::new(Mem::new());
             let one = Namenode::start(store.clone(), 1, Config::default()).await;

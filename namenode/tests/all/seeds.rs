@@ -14,7 +14,7 @@ use trellis_proto::exception::{Kind, RpcError};
 
 use crate::calls::{Answered, assert_sound, new_file, root};
 use crate::reap::reap_all;
-use crate::support::{Namenode, pass_time};
+use crate::support::{Namenode, pass_time, rounds};
 
 /// The named seeds.
 pub const ALL: &[(&str, fn())] = &[
@@ -32,9 +32,6 @@ pub const ALL: &[(&str, fn())] = &[
     ("repeats_at_another_namenode", repeats_at_another_namenode),
     ("a_namenode_dies_at_every_store_call", a_namenode_dies_at_every_store_call),
 ];
-
-/// Seeds that each scenario runs over.
-const SEEDS: u64 = 60;
 
 /// A world of two namenodes, and a calm one beside them, without faults.
 struct Cluster {
@@ -71,7 +68,7 @@ fn plan(seed: u64, faults: Faults) -> Plan {
 /// Runs a scenario over all seeds; it answers what happened, and each of `must_happen` has to.
 fn over_seeds<F: Future<Output = String>>(must_happen: &[&str], scenario: impl Fn(Cluster) -> F) {
     let mut seen = BTreeMap::<String, u64>::new();
-    for seed in 0..SEEDS {
+    for seed in 0..rounds(60, 1000) {
         let plan = plan(seed, if seed % 3 == 2 { Faults::rough() } else { Faults::waits() });
         let note = sim::run(async {
             let cluster = Cluster::of(Arc::new(World::new(&plan))).await;
@@ -121,7 +118,7 @@ fn crossing_renames() {
     sim::run(async {
         let c = Cluster::of(Arc::new(World::new(&plan))).await;
         let mut winners = [0, 0];
-        for i in 0..1000 {
+        for i in 0..rounds(150, 1000) {
             let l = format!("/l{i}");
             root(&c.calm).mk(&format!("{l}/a/x/y")).await.unwrap();
             root(&c.calm).mk(&format!("{l}/c/d/e")).await.unwrap();
@@ -136,7 +133,7 @@ fn crossing_renames() {
             assert!(c.exists(&deepest).await, "{deepest}");
             assert_eq!(root(&c.calm).must(&l).await.children, 1);
         }
-        assert!(winners.iter().all(|won| *won > 50), "{winners:?}");
+        assert!(winners.iter().all(|won| *won > 10), "{winners:?}");
         c.settle().await;
     });
 }

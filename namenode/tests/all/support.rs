@@ -202,6 +202,11 @@ fn test_groups(user: &str) -> Vec<String> {
     }
 }
 
+/// So many rounds of a test, or in its long form so many.
+pub fn rounds<N>(short: N, long: N) -> N {
+    if std::env::var_os("TRELLIS_TEST_LONG").is_some() { long } else { short }
+}
+
 /// A path.
 pub fn path(text: &str) -> Path {
     Path::parse(text).unwrap()
