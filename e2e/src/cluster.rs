@@ -102,6 +102,18 @@ impl Cluster {
         kill(pid, signal).with_context(|| format!("sending {signal} to namenode {index} ({pid})"))
     }
 
+    /// Waits until namenode `index` has a process: one that died is started again only after a pause.
+    pub fn wait_for_namenode(&self, index: usize) -> Result<Pid> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            match self.namenode_pid(index) {
+                Ok(pid) => return Ok(pid),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
     /// Asks the cluster to stop, waits until it has, and says how it ended.
     pub fn stop(&mut self) -> Result<()> {
         if self.up.try_wait()?.is_none() {

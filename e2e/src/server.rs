@@ -77,7 +77,10 @@ impl Server {
     /// Ends namenode `index` with SIGKILL; it is started again over the same store.
     pub fn kill_namenode(&mut self, index: usize) -> Result<()> {
         match &mut self.processes {
-            Processes::Trellis { cluster, .. } => cluster.signal_namenode(index, Signal::SIGKILL),
+            Processes::Trellis { cluster, .. } => {
+                cluster.wait_for_namenode(index)?;
+                cluster.signal_namenode(index, Signal::SIGKILL)
+            }
             Processes::Stock(stock) => stock.kill_namenode(),
         }
     }
