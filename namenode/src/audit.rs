@@ -17,6 +17,8 @@ use crate::rpc::call::Caller;
 
 /// Lines that may wait for the disk.
 const QUEUED_LINES: usize = 1 << 16;
+/// Bytes that are written to the file at a time when lines come faster than they are written.
+const WRITE_BYTES: usize = 64 << 10;
 /// Characters of a path or a caller context that are logged (stock: no path is longer).
 const MAX_CHARS: usize = 8000;
 /// Characters of a caller context that are logged (`hadoop.caller.context.max.size`).
@@ -67,7 +69,8 @@ impl AuditLog {
     /// A log that appends to a file; it is made when missing, and may be rotated by copying and truncating it.
     pub fn to_file(path: &Path) -> io::Result<AuditLog> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(AuditLog::to_writer(file))
+        // Written when the queue is empty, or when much has gathered: not line by line.
+        Ok(AuditLog::to_writer(io::BufWriter::with_capacity(WRITE_BYTES, file)))
     }
 
     /// A log over anything that can be written to.

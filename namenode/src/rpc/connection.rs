@@ -38,6 +38,11 @@ const LARGE_READ_BYTES: usize = 256 << 10;
 const KEPT_BYTES: usize = 64 << 10;
 /// How long the last words of a connection that is being closed may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How often a connection looks whether its user's groups have changed (an answer of the OS is kept longer).
+const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
+/// A large request must be there within so many times of what a stalled one is given: else a client that sends a byte
+/// now and then keeps others' large requests waiting.
+const LARGE_REQUEST_STALLS: u32 = 4;
 /// Who a client is that does not say.
 const ANONYMOUS: &str = "dr.who";
 
@@ -51,6 +56,8 @@ enum Rest {
     Turn,
     /// The client said who it is.
     Introduced(Context),
+    /// The OS has to be asked about the user again.
+    Unknown,
 }
 
 type Share = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
@@ -73,10 +80,13 @@ struct Connection {
     /// The share of memory that a large request waits for, and the one it has.
     share_wanted: Option<Share>,
     share: Option<OwnedSemaphorePermit>,
+    share_since: Instant,
     full: bool,
     closing: bool,
     opened: Instant,
     moved: Instant,
+    /// When the user's groups were last looked at.
+    looked_up: Instant,
 }
 
 /// Serves a connection to its end.
@@ -97,10 +107,12 @@ pub(super) async fn serve(mut stream: TcpStream, peer: SocketAddr, number: u64, 
         unsent: 0,
         share_wanted: None,
         share: None,
+        share_since: now,
         full: false,
         closing: false,
         opened: now,
         moved: now,
+        looked_up: now,
     };
     connection.run(&mut stream, later).await;
 }
@@ -132,12 +144,17 @@ impl Connection {
                 return;
             }
             match rest {
-                Rest::Turn if self.output.is_empty() => {
+                // What was full may be empty again: nothing else would wake this task.
+                Rest::Turn | Rest::Full if self.output.is_empty() && !self.is_full() => {
                     tokio::task::yield_now().await;
                     continue;
                 }
                 Rest::Introduced(context) => {
                     self.introduce(context).await;
+                    continue;
+                }
+                Rest::Unknown => {
+                    self.look_up().await;
                     continue;
                 }
                 Rest::Full | Rest::Turn => self.full = true,
@@ -153,6 +170,7 @@ impl Connection {
                 share = wanted(&mut self.share_wanted) => {
                     self.share_wanted = None;
                     self.share = share.ok();
+                    self.share_since = Instant::now();
                 }
                 _ = writer.writable(), if !self.output.is_empty() => {}
                 () = &mut timer => {
@@ -170,11 +188,14 @@ impl Connection {
     /// Starts the calls that have arrived.
     fn work(&mut self) -> Rest {
         let arrived = Instant::now();
-        if let Some(caller) = &mut self.caller
-            && let Some(user) = self.hub.service.engine().users().known(&caller.user.name)
+        if arrived.duration_since(self.looked_up) >= LOOK_UP_EVERY
+            && let Some(caller) = &mut self.caller
         {
-            // What the OS says of the user's groups may have changed since; a stale answer is renewed elsewhere.
+            let Some(user) = self.hub.service.engine().users().known(&caller.user.name) else {
+                return Rest::Unknown;
+            };
             caller.user = user;
+            self.looked_up = arrived;
         }
         for _ in 0..BURST {
             if self.closing || self.is_full() {
@@ -276,6 +297,16 @@ impl Connection {
         }
     }
 
+    /// Asks the OS about the user again, on a thread that may wait.
+    async fn look_up(&mut self) {
+        self.looked_up = Instant::now();
+        let Some(caller) = &mut self.caller else { return };
+        let (engine, name) = (self.hub.service.engine().clone(), caller.user.name.clone());
+        if let Ok(user) = tokio::task::spawn_blocking(move || engine.users().get(&name)).await {
+            caller.user = user;
+        }
+    }
+
     /// Sends what the socket takes now.
     fn flush(&mut self, writer: &WriteHalf<'_>) -> std::io::Result<()> {
         while !self.output.is_empty() {
@@ -316,7 +347,10 @@ impl Connection {
         }
         let all = self.hub.large_requests.clone();
         match all.clone().try_acquire_many_owned(announced as u32) {
-            Ok(share) => self.share = Some(share),
+            Ok(share) => {
+                self.share = Some(share);
+                self.share_since = Instant::now();
+            }
             Err(_) => self.share_wanted = Some(Box::pin(all.acquire_many_owned(announced as u32))),
         }
     }
@@ -349,6 +383,11 @@ impl Connection {
         let quiet = self.moved.elapsed();
         match () {
             () if self.caller.is_none() => self.opened.elapsed() >= limits.handshake,
+            () if self.share.is_some()
+                && self.share_since.elapsed() >= limits.stalled * LARGE_REQUEST_STALLS =>
+            {
+                true
+            }
             () if !self.output.is_empty() || !self.input.is_empty() => quiet >= limits.stalled,
             () => self.pending == 0 && quiet >= limits.idle,
         }

@@ -82,8 +82,9 @@ pub(super) fn policy_message(
         policy_id: *id,
         name: (*name).to_owned(),
         creation_policy: types(creation),
-        creation_fallback_policy: Some(types(fallback)),
-        replication_fallback_policy: Some(types(replication)),
+        // Stock leaves out what is empty.
+        creation_fallback_policy: (!fallback.is_empty()).then(|| types(fallback)),
+        replication_fallback_policy: (!replication.is_empty()).then(|| types(replication)),
     }
 }
 

@@ -160,6 +160,7 @@ fn rpc_trials() -> Vec<Trial> {
         rpc::limits::a_waiting_write_holds_up_nothing_behind_it,
         rpc::limits::so_many_calls_in_flight_and_no_more,
         rpc::limits::a_client_that_does_not_read_is_closed,
+        rpc::limits::an_output_that_is_full_and_then_empty_goes_on,
         rpc::limits::silence_is_not_for_ever,
         rpc::limits::too_many_connections,
         rpc::limits::large_requests_wait_for_memory_and_small_ones_do_not,

@@ -60,6 +60,17 @@ pub async fn a_client_that_does_not_read_is_closed() {
     assert!(other.call(0, client::GET_SERVER_DEFAULTS, defaults()).await.is_ok());
 }
 
+pub async fn an_output_that_is_full_and_then_empty_goes_on() {
+    let limits = Limits { max_output_bytes: 1, ..Limits::default() };
+    let served = Served::over(crate::support::Namenode::fresh().await, limits, None);
+    let mut client = served.client().await;
+    let call = client.frame(0, client::GET_SERVER_DEFAULTS, &defaults());
+    client.send(&call.repeat(100)).await;
+    for _ in 0..100 {
+        assert!(client.answer().await.unwrap().outcome.is_ok());
+    }
+}
+
 pub async fn silence_is_not_for_ever() {
     let short = Duration::from_millis(50);
     let limits = Limits { handshake: short, stalled: short, idle: short, ..Limits::default() };
