@@ -28,9 +28,10 @@ import org.apache.hadoop.ipc.RemoteException;
  * its own and a model of it; a call whose answer did not come is sent again, with the same call id, to the next namenode,
  * and must give the answer that the model expects: exactly once.
  *
- * <p>usage: hdfs probe Crash SEED hdfs://HOST:PORT ... Reads `check` and `end` from stdin, one a line. `check` waits for
- * the calls in flight, compares the tree with the models through every namenode, and prints `right` with counts, or
- * `wrong` and what is. A writer that finds a wrong answer, or none for two minutes, prints `wrong` at once.
+ * <p>usage: hdfs probe Crash SEED hdfs://HOST:PORT ... Reads `count`, `check` and `end` from stdin, one a line. `count`
+ * prints `right` and how much was acknowledged. `check` also waits for the calls in flight, compares the tree with the
+ * models through every namenode, and prints `right` with counts, or `wrong` and what is. A writer that finds a wrong
+ * answer, or none for two minutes, prints `wrong` at once.
  */
 public final class Crash {
   private static final int WRITERS = 6, ENTRIES = 150;
@@ -199,7 +200,11 @@ public final class Crash {
         entries += found.size();
       }
     }
-    return "right: acknowledged=" + acknowledged + " entries=" + entries + " sent again=" + again;
+    return "right: " + count() + " entries=" + entries;
+  }
+
+  private String count() {
+    return "acknowledged=" + acknowledged + " sent again=" + again;
   }
 
   private static String difference(Map<String, String> model, Map<String, String> found) {
@@ -233,6 +238,10 @@ public final class Crash {
     }
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
     for (String line; (line = in.readLine()) != null && !line.equals("end"); ) {
+      if (line.equals("count")) {
+        System.out.println("right: " + crash.count());
+        continue;
+      }
       crash.quiet.writeLock().lock();
       try {
         System.out.println(crash.check(writers));

@@ -10,6 +10,8 @@ use e2e::server::{Server, target_is_stock};
 
 /// Acknowledged operations between two kills, so that there is something to lose.
 const BETWEEN_KILLS: u64 = 60;
+/// A check lists everything through every namenode: not after each kill.
+const CHECK_EVERY: u64 = 4;
 /// How long the writers may take to get that far.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -22,6 +24,9 @@ pub fn crash(namenodes: usize) -> Result<Vec<String>> {
     let mut done = 0;
     for round in 0..rounds {
         done = writers.wait_for(done + BETWEEN_KILLS)?;
+        if round % CHECK_EVERY == CHECK_EVERY - 1 {
+            writers.check()?;
+        }
         let draw = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15); // a fixed sequence: the same kills in every run
         sleep(Duration::from_millis(draw >> 56)); // up to a quarter of a second into whatever the writers do
         server
@@ -57,8 +62,12 @@ impl Writers {
 
     /// Compares the tree with what was acknowledged; the answer says how much that is.
     fn check(&mut self) -> Result<String> {
+        self.ask("check")
+    }
+
+    fn ask(&mut self, what: &str) -> Result<String> {
         let commands = self.commands.as_mut().ok_or_else(|| anyhow!("the writers have ended"))?;
-        let asked = writeln!(commands, "check").and_then(|()| commands.flush());
+        let asked = writeln!(commands, "{what}").and_then(|()| commands.flush());
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         ensure!(line.starts_with("right: "), "the writers say: {line}(asked: {asked:?})");
@@ -68,7 +77,7 @@ impl Writers {
     fn wait_for(&mut self, acknowledged: u64) -> Result<u64> {
         let deadline = Instant::now() + LIMIT;
         loop {
-            let said = self.check()?;
+            let said = self.ask("count")?;
             let count = said.split(' ').next().and_then(|word| word.strip_prefix("acknowledged="));
             let count: u64 = count
                 .and_then(|digits| digits.parse().ok())
