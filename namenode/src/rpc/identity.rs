@@ -1,5 +1,6 @@
 //! What a cluster calls itself: the same on all its namenodes, and for ever.
 
+use trellis_metastore::schema::bucket_hash;
 use trellis_proto::hdfs::nnha_status_heartbeat_proto::State;
 use trellis_proto::hdfs::{NamespaceInfoProto, StorageInfoProto};
 
@@ -24,7 +25,7 @@ pub struct Identity {
 impl Identity {
     /// The identity of a cluster.
     pub fn of_cluster(cluster_id: &str) -> Identity {
-        let hash = fnv1a(cluster_id.as_bytes());
+        let hash = bucket_hash(cluster_id.as_bytes());
         let namespace_id = (hash as u32 & 0x7fff_ffff).max(1);
         let block_pool_id = format!("BP-{namespace_id}-127.0.0.1-{}", hash >> 32);
         Identity { cluster_id: cluster_id.to_owned(), namespace_id, block_pool_id }
@@ -49,13 +50,6 @@ impl Identity {
     }
 }
 
-/// FNV-1a, 64 bits: fixed for ever, unlike the standard library's hash.
-pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,9 +60,9 @@ mod tests {
         assert_eq!(identity, Identity::of_cluster("CID-test"));
         assert_eq!(
             identity.block_pool_id,
-            format!("BP-{}-127.0.0.1-{}", identity.namespace_id, fnv1a(b"CID-test") >> 32)
+            format!("BP-{}-127.0.0.1-{}", identity.namespace_id, bucket_hash(b"CID-test") >> 32)
         );
-        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(bucket_hash(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_ne!(identity, Identity::of_cluster("CID-test2"));
     }
 }

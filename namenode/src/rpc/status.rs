@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use prost::Message;
+use trellis_metastore::schema::bucket_hash;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs;
 
 use super::plan::Planned;
-use super::{convert, fixed, identity};
+use super::{convert, fixed};
 use crate::audit::Said;
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
@@ -106,8 +107,7 @@ fn entries(entries: Vec<FileStatus>, need_location: bool) -> OpResult<Vec<hdfs::
 pub(super) fn batched_listing(
     request: hdfs::GetBatchedListingRequestProto,
 ) -> Plan<hdfs::GetBatchedListingResponseProto> {
-    let checksum =
-        Bytes::copy_from_slice(&identity::fnv1a(request.paths.join("\n").as_bytes()).to_be_bytes());
+    let checksum = Bytes::copy_from_slice(&bucket_hash(request.paths.join("\n").as_bytes()).to_be_bytes());
     let cursor = match request.start_after.is_empty() {
         true => None,
         false => {
