@@ -148,16 +148,4 @@ impl Tx<'_, '_> {
             format!("Permission denied. user={} is not the owner of inode={path}", user.name),
         )
     }
-
-    /// Checks that the caller is a superuser; `operation` is stock's name for it.
-    pub fn check_superuser(&self, operation: &str) -> Result<()> {
-        if self.ctx.user.superuser {
-            return Ok(());
-        }
-        let user = &self.ctx.user.name;
-        let why = format!(
-            "Access denied for user {user}. Superuser privilege is required for operation {operation}"
-        );
-        refuse(Kind::AccessControl, why)
-    }
 }
