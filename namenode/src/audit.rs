@@ -30,6 +30,8 @@ pub enum Said {
     /// `allowed=true`.
     #[default]
     Allowed,
+    /// `allowed=true` and `src=null`: what was asked was of no single path, in stock's eyes.
+    AllowedWithoutPath,
     /// `allowed=true`, with owner, group and mode of what came out of it.
     Made {
         /// Owner's name.
@@ -108,7 +110,10 @@ fn line(at: SystemTime, trail: &Trail, caller: &Caller, context: &str) -> String
         text,
         "{stamp} INFO FSNamesystem.audit: allowed={allowed}\tugi={ugi}\tip=/{machine}\tcmd={command}\tsrc="
     );
-    escape(&mut text, &trail.src, MAX_CHARS);
+    match &trail.said {
+        Said::AllowedWithoutPath => text.push_str("null"),
+        _ => escape(&mut text, &trail.src, MAX_CHARS),
+    }
     text.push_str("\tdst=");
     match &trail.dst {
         Some(dst) => escape(&mut text, dst, MAX_CHARS),

@@ -21,6 +21,8 @@ pub struct Config {
     pub max_replication: u32,
     /// Names a page of a listing (`dfs.ls.limit`).
     pub listing_page: u32,
+    /// Open files in a page of their list (`dfs.namenode.list.openfiles.num.responses`).
+    pub open_files_page: usize,
     /// How far an access time may lag (`dfs.namenode.accesstime.precision`); zero = access times are not kept.
     pub atime_precision: Duration,
     /// After this without renewal another client may take a lease over (`dfs.namenode.lease-recheck`, soft limit 60 s).
@@ -60,6 +62,7 @@ impl Default for Config {
             min_replication: 1,
             max_replication: 512,
             listing_page: 1000,
+            open_files_page: 1000,
             atime_precision: Duration::from_secs(3600),
             lease_soft: Duration::from_secs(60),
             lease_hard: Duration::from_secs(20 * 60),

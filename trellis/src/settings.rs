@@ -65,6 +65,7 @@ settings! {
         min_replication, "dfs.namenode.replication.min", "Smallest replication.";
         max_replication, "dfs.replication.max", "Largest replication.";
         listing_page, "dfs.ls.limit", "Names in a page of a listing.";
+        open_files_page, "dfs.namenode.list.openfiles.num.responses", "Files in a page of the list of open files.";
         atime_precision, "dfs.namenode.accesstime.precision", "How far an access time may lag; 0s = access times are not kept.";
         lease_soft, "", "After this long without renewal another client may take a lease over.";
         lease_hard, "dfs.namenode.lease-hard-limit-sec", "After this long without renewal the leader closes the file.";
@@ -171,6 +172,10 @@ pub fn check(Settings { config, limits }: &Settings) -> Result<(), String> {
         ),
         (config.block_bytes < config.min_block_bytes, "block_bytes must be at least min_block_bytes"),
         (config.listing_page == 0 || config.listing_page > 4000, "listing_page must be 1 to 4000"),
+        (
+            config.open_files_page == 0 || config.open_files_page > 10_000,
+            "open_files_page must be 1 to 10000",
+        ),
         (config.lease_hard < config.lease_soft, "lease_hard must not be shorter than lease_soft"),
         (config.heartbeat.is_zero(), "heartbeat must not be 0"),
         (

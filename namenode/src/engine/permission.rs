@@ -4,7 +4,7 @@ use trellis_metastore::schema::Inode;
 
 use super::tx::Tx;
 use super::walk::Walked;
-use crate::refusal::{Kind, Result, refuse};
+use crate::refusal::{Kind, Result, RpcError, refuse};
 use crate::user::User;
 
 /// Permission to search a directory.
@@ -31,6 +31,17 @@ pub struct Demand {
     pub parent: u32,
     /// Of the last component.
     pub target: u32,
+}
+
+/// Refuses all but superusers; `operation` is stock's name for the call.
+pub fn check_superuser(user: &User, operation: &str) -> std::result::Result<(), RpcError> {
+    if user.superuser {
+        return Ok(());
+    }
+    let user = &user.name;
+    let why =
+        format!("Access denied for user {user}. Superuser privilege is required for operation {operation}");
+    Err(RpcError::new(Kind::AccessControl, why))
 }
 
 /// Whether a user has `access` to an inode.

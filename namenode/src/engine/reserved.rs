@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use trellis_metastore::change::Hold;
-use trellis_metastore::schema::{ROOT_ID, inode_path};
+use trellis_metastore::schema::{Inode, ROOT_ID, inode, inode_path};
 use trellis_metastore::tx::Stop;
 
 use super::tx::Tx;
 use super::walk::{Chain, DirOp, Target, Walked};
 use crate::path::{INODES, MAX_PATH_DEPTH, Path, RAW, RESERVED};
-use crate::refusal::{Kind, Result, refuse};
+use crate::refusal::{Halt, Kind, Result, refuse};
 
 /// What a path means (stock: `FSDirectory.resolveComponents`).
 enum Meaning<'p> {
@@ -96,6 +96,31 @@ impl Tx<'_, '_> {
             }
         }
         self.walk_id(id, Chain::Loose)
+    }
+
+    /// Inodes by their ids, each with its path, in one trip as far as the hints know them. `None` for an id that is
+    /// unknown or whose tree is detached. No permission is checked.
+    pub fn inodes_by_id(&mut self, ids: &[u64]) -> Result<Vec<Option<(Path, Inode)>>> {
+        for id in ids {
+            self.hinted_climb(*id);
+            if let Some((parent, name)) = self.ctx.hints.as_ref().and_then(|hints| hints.parent(*id)) {
+                self.want(&inode(parent, &name));
+            }
+        }
+        let found: Vec<Result<_>> = ids.iter().map(|id| self.inode_by_id(*id)).collect();
+        if found.iter().any(|found| matches!(found, Err(Halt::Stop(Stop::Miss)))) {
+            return Err(Stop::Miss.into());
+        }
+        found.into_iter().collect()
+    }
+
+    fn inode_by_id(&mut self, id: u64) -> Result<Option<(Path, Inode)>> {
+        let Some(place) = self.get(&inode_path(id), Hold::Loose)? else { return Ok(None) };
+        let key = inode(place.value.parent, &place.value.name);
+        self.want(&key);
+        let Some(components) = self.climb(id)? else { return Ok(None) };
+        let row = self.get(&key, Hold::Loose)?.filter(|row| row.value.id == id);
+        Ok(row.map(|row| (Path::from_components(components), row.value)))
     }
 
     /// The components of the path of an inode, by `inode_paths`.

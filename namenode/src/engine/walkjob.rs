@@ -1,6 +1,7 @@
 //! Walk jobs: reading without a bound, in bounded batches, each its own snapshot, outside every transaction.
 
 use super::walk::Node;
+use crate::ops::open_files::{ListOpenFiles, OpenFilesPage};
 
 /// An unbounded read that an operation needs before it can go on.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,27 +23,29 @@ pub enum WalkJob {
         /// Whether the entries of sticky directories must be the caller's, as for a deletion.
         sticky: bool,
     },
+    /// A page of the files that are open for writing.
+    OpenFiles(ListOpenFiles),
 }
 
-impl WalkJob {
-    /// Whether this is the permission walk of a directory.
-    pub fn is_access_to(&self, id: u64) -> bool {
-        matches!(self, WalkJob::SubAccess { directory, .. } if directory.id() == id)
-    }
-
-    /// Whether this counts a directory, under the same rule for sticky directories.
-    pub fn is_summary_of(&self, id: u64, by_sticky: bool) -> bool {
-        matches!(self, WalkJob::Summary { directory, sticky, .. } if directory.id() == id && *sticky == by_sticky)
-    }
-}
-
-/// What a walk job found, for the operation that asked.
+/// What a walk job came to, for the operation that asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WalkResult {
-    /// What was walked.
-    pub job: WalkJob,
-    /// Counts, for [`WalkJob::Summary`].
-    pub summary: Summary,
+pub enum WalkResult {
+    /// The caller may delete everything below this directory.
+    SubAccess {
+        /// Its inode id.
+        directory: u64,
+    },
+    /// Counts below a directory.
+    Summary {
+        /// Its inode id.
+        directory: u64,
+        /// The rule for sticky directories that was asked for.
+        sticky: bool,
+        /// The counts.
+        counts: Summary,
+    },
+    /// A page of open files, and which one.
+    OpenFiles(ListOpenFiles, OpenFilesPage),
 }
 
 /// Totals below (and including) a directory, or of a file.

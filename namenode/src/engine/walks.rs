@@ -1,6 +1,6 @@
-//! The walk jobs: depth first, in bounded batches of directories, each batch one read of its own.
+//! The walk jobs: in bounded batches, each batch one read of its own.
 //!
-//! A batch takes up to [`BATCH`] directories from the top of the stack and reads at most [`ROWS`] rows of them; of a
+//! Trees are walked depth first. A batch takes up to [`BATCH`] directories from the top of the stack and reads at most [`ROWS`] rows of them; of a
 //! larger directory the rest is read next, in pages. So what waits is bounded by the depth of the tree, not its width:
 //! beyond [`MANY_WAITING`] directories the batches shrink to one directory and few rows, and the stack grows no more
 //! than by that for each level of depth.
@@ -16,11 +16,12 @@ use super::Engine;
 use super::call::Op;
 use super::ctx::Ctx;
 use super::walk::Node;
-use super::walkjob::{Summary, WalkJob, WalkResult};
+use super::walkjob::{WalkJob, WalkResult};
 use crate::path::Path;
 use crate::refusal::RpcError;
 
 mod access;
+mod open_files;
 mod summary;
 
 /// Directories in one batch.
@@ -37,16 +38,20 @@ const FEW_ROWS: u32 = 64;
 /// Makes a walk job for a caller.
 pub(super) async fn walk(engine: &Arc<Engine>, ctx: &Ctx, job: WalkJob) -> Result<WalkResult, RpcError> {
     let walk = Walk { engine, ctx: Ctx { walked: None, call_id: None, ..ctx.clone() } };
-    let summary = match &job {
+    Ok(match job {
         WalkJob::SubAccess { directory, path } => {
-            access::walk(&walk, Place::top(directory, path)).await?;
-            Summary::default()
+            access::walk(&walk, Place::top(&directory, &path)).await?;
+            WalkResult::SubAccess { directory: directory.id() }
         }
         WalkJob::Summary { directory, path, sticky } => {
-            summary::walk(&walk, Place::top(directory, path), *sticky).await?
+            let counts = summary::walk(&walk, Place::top(&directory, &path), sticky).await?;
+            WalkResult::Summary { directory: directory.id(), sticky, counts }
         }
-    };
-    Ok(WalkResult { job, summary })
+        WalkJob::OpenFiles(call) => {
+            let page = open_files::walk(&walk, &call).await?;
+            WalkResult::OpenFiles(call, page)
+        }
+    })
 }
 
 /// A walk under way.

@@ -14,7 +14,7 @@ use super::entries::{remove_entry, uncount_child};
 use crate::engine::permission::{Demand, WRITE};
 use crate::engine::tx::Tx;
 use crate::engine::walk::{DirOp, Node, Target};
-use crate::engine::walkjob::WalkJob;
+use crate::engine::walkjob::{WalkJob, WalkResult};
 use crate::path::Path;
 use crate::refusal::{Halt, Kind, Result, refuse};
 
@@ -55,9 +55,9 @@ pub fn delete(tx: &mut Tx<'_, '_>, call: &Delete) -> Result<bool> {
 
 /// Sees to it that the caller may delete everything below a directory with children.
 pub fn check_below(tx: &Tx<'_, '_>, directory: &Node, path: &str) -> Result<()> {
-    match &tx.ctx.walked {
+    match tx.ctx.walked.as_deref() {
         _ if tx.ctx.user.superuser => Ok(()),
-        Some(done) if done.job.is_access_to(directory.id()) => Ok(()),
+        Some(WalkResult::SubAccess { directory: id }) if *id == directory.id() => Ok(()),
         _ => Err(Halt::Needs(WalkJob::SubAccess {
             directory: Box::new(directory.clone()),
             path: path.to_owned(),

@@ -10,6 +10,7 @@ pub mod lease;
 pub mod list;
 pub mod locations;
 pub mod mkdirs;
+pub mod open_files;
 pub mod reap;
 pub mod rename;
 pub mod status;

@@ -12,7 +12,7 @@ use trellis_metastore::schema::Inode;
 use crate::engine::permission::{EXECUTE, READ};
 use crate::engine::tx::Tx;
 use crate::engine::walk::{DirOp, Target};
-use crate::engine::walkjob::{Summary, WalkJob};
+use crate::engine::walkjob::{Summary, WalkJob, WalkResult};
 use crate::path::Path;
 use crate::refusal::{Halt, Kind, Result, refuse};
 
@@ -51,8 +51,12 @@ fn summary(tx: &mut Tx<'_, '_>, path: &Path, sticky: bool, what: &str) -> Result
         return Ok(of_file(&node.inode));
     }
     tx.check_access(&walked, depth, READ | EXECUTE)?;
-    match &tx.ctx.walked {
-        Some(done) if done.job.is_summary_of(node.id(), sticky) => Ok(done.summary),
+    match tx.ctx.walked.as_deref() {
+        Some(WalkResult::Summary { directory, sticky: by, counts })
+            if (*directory, *by) == (node.id(), sticky) =>
+        {
+            Ok(*counts)
+        }
         _ => Err(Halt::Needs(WalkJob::Summary { directory: Box::new(node.clone()), path: shown, sticky })),
     }
 }

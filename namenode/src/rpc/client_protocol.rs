@@ -124,7 +124,7 @@ methods! {
     "getErasureCodingPolicy" => read(GET_ERASURE_CODING_POLICY, status::ec_policy, audit "getErasureCodingPolicy", note "always none");
     "getErasureCodingCodecs" => answer(GET_ERASURE_CODING_CODECS, fixed::ec_codecs, note "always none");
     "getQuotaUsage" => read(GET_QUOTA_USAGE, status::quota_usage, audit "quotaUsage", note "usage is counted; there are no quotas");
-    "listOpenFiles" => answer(LIST_OPEN_FILES, fixed::open_files, note "always none yet");
+    "listOpenFiles" => read(LIST_OPEN_FILES, files::open_files, audit "listOpenFiles", note "none keeps a datanode from being decommissioned: there are no datanodes");
     "msync" => answer(MSYNC, fixed::msync, note "nothing to wait for: every namenode answers from the store");
     "satisfyStoragePolicy" => refuse(SATISFY_STORAGE_POLICY, Io, "Cannot request to satisfy storage policy when storage policy satisfier feature has been disabled by admin. Seek for an admin help to enable it or use Mover tool.");
     "getHAServiceState" => answer(GET_HA_SERVICE_STATE, fixed::ha_service_state, note "refused as stock does without HA: every namenode is active");

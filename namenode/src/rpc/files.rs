@@ -1,13 +1,15 @@
-//! create, complete, blocks, leases: requests to operations.
+//! create, complete, blocks, leases, open files: requests to operations.
 
 use trellis_proto::exception::RpcError;
 use trellis_proto::hdfs;
+use trellis_proto::hdfs::OpenFilesTypeProto;
 
 use super::convert;
 use super::plan::Planned;
 use crate::audit::Said;
 use crate::ops::create::{self, Create, CreateFlags};
 use crate::ops::lease::{self, RecoverLease, RenewLease};
+use crate::ops::open_files::{ListOpenFiles, OpenFile, list_open_files};
 use crate::ops::write::{self, AbandonBlock, AddBlock, BlockName, Complete, Fsync, WrittenFile};
 use crate::path::Path;
 
@@ -104,4 +106,31 @@ pub(super) fn recover_lease(
         let result = lease::recover_lease(tx, &call)?;
         Ok(hdfs::RecoverLeaseResponseProto { result })
     }))
+}
+
+/// Kinds that this version does not know are left out, also of the answer, as stock's reader leaves them out.
+pub(super) fn open_files(request: hdfs::ListOpenFilesRequestProto) -> Plan<hdfs::ListOpenFilesResponseProto> {
+    let kinds = request.types.iter().filter_map(|kind| OpenFilesTypeProto::try_from(*kind).ok());
+    let kinds: Vec<OpenFilesTypeProto> = kinds.collect();
+    let path = request.path.unwrap_or_default();
+    let call = ListOpenFiles {
+        all: kinds.contains(&OpenFilesTypeProto::AllOpenFiles),
+        blocking_decommission: kinds.contains(&OpenFilesTypeProto::BlockingDecommission),
+        ..ListOpenFiles::new(request.id, &path)?
+    };
+    let plan = Planned::new(path, move |tx| {
+        let page = list_open_files(tx, &call)?;
+        let entry = |OpenFile { id, path, holder, machine }| hdfs::OpenFilesBatchResponseProto {
+            id: id as i64,
+            path,
+            client_name: holder,
+            client_machine: machine,
+        };
+        Ok(hdfs::ListOpenFilesResponseProto {
+            entries: page.files.into_iter().map(entry).collect(),
+            has_more: page.has_more,
+            types: kinds.iter().map(|kind| i32::from(*kind)).collect(),
+        })
+    });
+    Ok(plan.said(|_| Said::AllowedWithoutPath))
 }

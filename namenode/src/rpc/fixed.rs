@@ -404,15 +404,6 @@ pub(super) fn ec_codecs(
     Ok(hdfs::GetErasureCodingCodecsResponseProto::default())
 }
 
-pub(super) fn open_files(
-    _: &Service,
-    caller: &Caller,
-    request: hdfs::ListOpenFilesRequestProto,
-) -> Answer<hdfs::ListOpenFilesResponseProto> {
-    check_superuser(caller, "listOpenFiles")?;
-    Ok(hdfs::ListOpenFilesResponseProto { entries: Vec::new(), has_more: false, types: request.types })
-}
-
 pub(super) fn msync(_: &Service, _: &Caller, _: hdfs::MsyncRequestProto) -> Answer<hdfs::MsyncResponseProto> {
     Ok(hdfs::MsyncResponseProto {})
 }

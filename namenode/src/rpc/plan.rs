@@ -14,6 +14,7 @@ use super::call::{Caller, Incoming, Outcome};
 use super::service::Service;
 use crate::audit::{Said, Trail};
 use crate::engine::ctx::CallId;
+use crate::engine::permission;
 use crate::engine::tx::Tx;
 use crate::engine::{Later, Op};
 use crate::ops::locations::touch_access_time;
@@ -126,13 +127,7 @@ pub(crate) use {entry, methods};
 
 /// Refuses all but superusers; `operation` is stock's name for the call.
 pub fn check_superuser(caller: &Caller, operation: &str) -> Result<(), RpcError> {
-    if caller.user.superuser {
-        return Ok(());
-    }
-    let user = &caller.user.name;
-    let why =
-        format!("Access denied for user {user}. Superuser privilege is required for operation {operation}");
-    Err(RpcError::new(Kind::AccessControl, why))
+    permission::check_superuser(&caller.user, operation)
 }
 
 /// A request turned into an operation.

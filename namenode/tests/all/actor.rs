@@ -14,6 +14,7 @@ use trellis_namenode::ops::list::{BatchCursor, BatchedListing, GetBatchedListing
 use trellis_namenode::ops::list::{get_batched_listing, get_listing};
 use trellis_namenode::ops::locations::{GetBlockLocations, Opened, get_block_locations, touch_access_time};
 use trellis_namenode::ops::mkdirs::{Mkdirs, mkdirs};
+use trellis_namenode::ops::open_files::{ListOpenFiles, OpenFilesPage, list_open_files};
 use trellis_namenode::ops::rename::{Rename, Rename2, rename, rename2};
 use trellis_namenode::ops::status::{self, CheckAccess, FileStatus};
 use trellis_namenode::ops::summary::{get_content_summary, get_quota_usage};
@@ -237,6 +238,11 @@ impl Actor {
         let path = Path::parse(text)?;
         let usage = self.read(move |tx| get_quota_usage(tx, &path)).await?;
         Ok(format!("names={} quota={} space={}", usage.names, usage.quota, usage.space))
+    }
+
+    pub async fn open_files(&self, after: i64, under: &str) -> Said<OpenFilesPage> {
+        let call = ListOpenFiles::new(after, under)?;
+        self.read(move |tx| list_open_files(tx, &call)).await
     }
 
     /// A directory with exactly this mode and owner; parents as they come.

@@ -202,6 +202,8 @@ async fn attributes(nn: &Namenode, root: &Actor, table: &mut Table) {
 
 async fn leases(nn: &Namenode, root: &Actor, table: &mut Table) {
     root.create(&at("held"), "holder", |_| {}).await.unwrap();
+    let open = nn.spent(root.open_files(0, "/")).await;
+    table.add(("open_files", "listOpenFiles", "one open file"), open);
     table.add(("lease", "renewLease", ""), nn.spent(root.renew_lease("holder")).await);
     table.add(
         ("lease", "recoverLease", "an open file"),

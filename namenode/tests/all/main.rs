@@ -13,6 +13,7 @@ mod listings;
 mod membership;
 mod model;
 mod names;
+mod open_files;
 mod plant;
 mod reap;
 mod reserved;
@@ -64,6 +65,9 @@ macro_rules! either {
             leases::recovery,
             leases::expiry,
             leases::a_rename_keeps_the_lease,
+            open_files::pages_and_paths,
+            open_files::who_may_ask_for_what,
+            open_files::a_crowded_bucket,
             reap::trees_are_freed,
             reap::a_detach_wakes_the_reaper,
             reap::kept_answers_are_swept,
@@ -155,6 +159,7 @@ fn rpc_trials() -> Vec<Trial> {
         rpc::calls::broken_connections_end_alone,
         rpc::calls::commands_of_administrators,
         rpc::calls::what_the_audit_log_says,
+        rpc::calls::open_files_are_listed,
         rpc::repeats::a_repeat_gets_the_first_answer_everywhere,
         rpc::repeats::client_ids_that_are_none,
         rpc::limits::a_waiting_write_holds_up_nothing_behind_it,

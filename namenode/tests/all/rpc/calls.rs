@@ -78,6 +78,58 @@ pub async fn a_file_is_created_and_closed() {
     assert_eq!((blocks.file_length, blocks.under_construction), (0, false));
 }
 
+pub async fn open_files_are_listed() {
+    let lines = Lines::default();
+    let served =
+        Served::over(Namenode::fresh().await, Limits::default(), Some(AuditLog::to_writer(lines.clone())));
+    let mut client = served.client().await;
+    let create = |src: &str| hdfs::CreateRequestProto {
+        src: src.into(),
+        masked: hdfs::FsPermissionProto { perm: 0o644 },
+        client_name: "c1".into(),
+        create_flag: 1,
+        create_parent: true,
+        replication: 1,
+        block_size: 1 << 20,
+        ..Default::default()
+    };
+    let mut ids = Vec::new();
+    for (number, path) in ["/d/f", "/d/g", "/e"].into_iter().enumerate() {
+        let made = client.call(number as i32, client::CREATE, create(path)).await.unwrap();
+        ids.push(made.fs.unwrap().file_id() as i64);
+    }
+    let all = hdfs::OpenFilesTypeProto::AllOpenFiles as i32;
+    let list = |id: i64, types: &[i32], path: &str| hdfs::ListOpenFilesRequestProto {
+        id,
+        types: types.to_vec(),
+        path: Some(path.into()),
+    };
+    // A kind that nobody knows is left out.
+    let page = client.call(3, client::LIST_OPEN_FILES, list(ids[0], &[all, 99], "/d/")).await.unwrap();
+    let entry = hdfs::OpenFilesBatchResponseProto {
+        id: ids[1],
+        path: "/d/g".into(),
+        client_name: "c1".into(),
+        client_machine: "127.0.0.1".into(),
+    };
+    let expected =
+        hdfs::ListOpenFilesResponseProto { entries: vec![entry], has_more: false, types: vec![all] };
+    assert_eq!(page, expected);
+    let unknown = client.call(4, client::LIST_OPEN_FILES, list(0, &[99], "/")).await.unwrap_err();
+    assert_eq!(unknown.kind, Kind::IllegalArgument);
+    let mut bob = Client::connect(served.server.address(), Some("bob"), None).await;
+    let refused = bob.call(0, client::LIST_OPEN_FILES, list(0, &[all], "/d")).await.unwrap_err();
+    assert_eq!(refused.kind, Kind::AccessControl);
+    drop(client);
+    served.server.stop().await;
+    let text = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    super::until(|| text().lines().count() >= 5).await;
+    let text = text();
+    let said: Vec<&str> = text.lines().skip(3).map(|line| line.split_once("cmd=").unwrap().1).collect();
+    let rest = "dst=null\tperm=null\tproto=rpc\tcallerContext=CLI";
+    assert_eq!(said, [format!("listOpenFiles\tsrc=null\t{rest}"), format!("listOpenFiles\tsrc=/d\t{rest}")]);
+}
+
 pub async fn calls_in_one_write_are_all_answered() {
     let served = Served::fresh().await;
     let mut client = served.client().await;
