@@ -4,18 +4,18 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use trellis_metastore::schema::{LeaseHolders, OpenFiles, lease_holder_partitions, open_file_partitions};
 
-use super::{AT_ONCE, Lead, page, pause};
+use super::{AT_ONCE, Lead, buckets, pause};
 use crate::engine::Engine;
 use crate::engine::ctx::Term;
 use crate::engine::tx::Tx;
 use crate::ops::lease::{Expire, ForgetHolder, expire, forget_holder};
 use crate::refusal::RpcError;
 
-/// Holders looked at in one partition in one round; the rest waits for the next.
+/// Silent holders of one partition dealt with in one round, or a page more; the rest waits for the next.
 const MAX_HOLDERS: usize = 10_000;
 
 /// What a round did.
@@ -47,12 +47,8 @@ pub async fn round(engine: &Arc<Engine>, term: Option<Term>) -> Result<Expired, 
         return Ok(done);
     }
     let mut busy = HashSet::new();
-    for partition in open_file_partitions() {
-        let mut after = None::<Vec<u8>>;
-        loop {
-            let rows = page::<OpenFiles>(engine, partition, after.as_deref()).await?;
-            let Some((last, _)) = rows.last() else { break };
-            after = Some(last.clone());
+    for mut bucket in buckets::<OpenFiles>(engine, open_file_partitions()).await? {
+        while let Some(rows) = bucket.next(engine).await? {
             let open = rows.into_iter().filter(|(_, row)| silent.contains_key(&row.value.holder));
             let mut closing = stream::iter(open)
                 .map(|(key, row)| async move { (close(engine, &key, term).await, row.value.holder) })
@@ -82,29 +78,22 @@ async fn close(engine: &Arc<Engine>, key: &[u8], term: Option<Term>) -> Result<b
 
 /// Holders past the hard limit, as their rows are now.
 async fn silent_holders(engine: &Arc<Engine>) -> Result<HashMap<String, ForgetHolder>, RpcError> {
-    let partitions: Vec<Vec<ForgetHolder>> = stream::iter(lease_holder_partitions())
-        .map(|partition| silent_in(engine, partition))
-        .buffer_unordered(AT_ONCE)
-        .try_collect()
-        .await?;
-    Ok(partitions.into_iter().flatten().map(|call| (call.holder.clone(), call)).collect())
-}
-
-async fn silent_in(engine: &Arc<Engine>, partition: u64) -> Result<Vec<ForgetHolder>, RpcError> {
     let limit = i64::try_from(engine.config().lease_hard.as_millis()).unwrap_or(i64::MAX);
     let oldest = engine.now_ms().saturating_sub(limit);
-    let (mut after, mut silent) = (None::<Vec<u8>>, Vec::new());
-    while silent.len() < MAX_HOLDERS {
-        let rows = page::<LeaseHolders>(engine, partition, after.as_deref()).await?;
-        let Some((last, _)) = rows.last() else { break };
-        after = Some(last.clone());
-        let past = rows.into_iter().filter(|(_, row)| row.max < oldest);
-        silent.extend(past.map(|(_, row)| ForgetHolder {
-            holder: row.value.holder,
-            version: row.version,
-            max: row.max,
-            add: row.add,
-        }));
+    let mut silent = HashMap::new();
+    for mut bucket in buckets::<LeaseHolders>(engine, lease_holder_partitions()).await? {
+        let most = silent.len() + MAX_HOLDERS;
+        while silent.len() < most
+            && let Some(rows) = bucket.next(engine).await?
+        {
+            let past = rows.into_iter().filter(|(_, row)| row.max < oldest);
+            silent.extend(past.map(|(_, row)| {
+                let holder = row.value.holder;
+                let call =
+                    ForgetHolder { holder: holder.clone(), version: row.version, max: row.max, add: row.add };
+                (holder, call)
+            }));
+        }
     }
     Ok(silent)
 }

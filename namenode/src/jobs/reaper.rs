@@ -8,7 +8,7 @@ use futures::stream;
 use tokio::sync::watch;
 use trellis_metastore::schema::{Inode, Inodes, hidden_partitions};
 
-use super::{AT_ONCE, page, pause};
+use super::{AT_ONCE, Bucket, buckets, pause};
 use crate::engine::{Engine, Op};
 use crate::ops::reap::{FILES, Reaped, reap_directory, reap_files};
 use crate::refusal::RpcError;
@@ -33,11 +33,11 @@ pub async fn run(engine: Arc<Engine>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// One round over all hidden partitions; answers how many entries went. Children that come under the hidden parent on
-/// the way may have to wait for the next round.
+/// One round over all hidden partitions, one read when they are empty; answers how many entries went. Children that
+/// come under the hidden parent on the way may have to wait for the next round.
 pub async fn round(engine: &Arc<Engine>, stop: &watch::Receiver<bool>) -> Result<u64, RpcError> {
-    let mut rounds = stream::iter(hidden_partitions())
-        .map(|partition| reap_partition(engine, partition, stop.clone()))
+    let mut rounds = stream::iter(buckets(engine, hidden_partitions()).await?)
+        .map(|bucket| reap_bucket(engine, bucket, stop.clone()))
         .buffer_unordered(AT_ONCE);
     let mut entries = 0;
     while let Some(freed) = rounds.next().await {
@@ -46,16 +46,13 @@ pub async fn round(engine: &Arc<Engine>, stop: &watch::Receiver<bool>) -> Result
     Ok(entries)
 }
 
-async fn reap_partition(
+async fn reap_bucket(
     engine: &Arc<Engine>,
-    partition: u64,
+    mut bucket: Bucket<Inodes>,
     stop: watch::Receiver<bool>,
 ) -> Result<u64, RpcError> {
-    let (mut after, mut entries) = (None::<Vec<u8>>, 0);
-    loop {
-        let rows = page::<Inodes>(engine, partition, after.as_deref()).await?;
-        let Some((last, _)) = rows.last() else { return Ok(entries) };
-        after = Some(last.clone());
+    let (partition, mut entries) = (bucket.partition, 0);
+    while let Some(rows) = bucket.next(engine).await? {
         let inodes: Vec<Inode> = rows.into_iter().map(|(_, row)| row.value).collect();
         let (directories, files): (Vec<Inode>, Vec<Inode>) = inodes.into_iter().partition(Inode::is_dir);
         let bare: Vec<u64> = files.iter().filter(|file| file.block_count == 0).map(|file| file.id).collect();
@@ -73,9 +70,10 @@ async fn reap_partition(
             }
         }
         if *stop.borrow() {
-            return Ok(entries);
+            break;
         }
     }
+    Ok(entries)
 }
 
 async fn batch(engine: &Arc<Engine>, target: u64, op: Op<Reaped>) -> Result<Reaped, RpcError> {

@@ -70,6 +70,8 @@ macro_rules! either {
             open_files::a_crowded_bucket,
             reap::trees_are_freed,
             reap::a_detach_wakes_the_reaper,
+            reap::an_idle_round_costs_one_trip,
+            reap::a_crowded_bucket_is_emptied,
             reap::kept_answers_are_swept,
             checks::damage_is_found,
             listings::small_pages_join_up,

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use trellis_metastore::key::Scan;
-use trellis_metastore::schema::{TableId, hidden_partitions, retry_partitions};
+use trellis_metastore::schema::{Inode, Kind, TableId, hidden_inode, hidden_partitions, retry_partitions};
 use trellis_metastore::store::Scanned;
 use trellis_namenode::config::Config;
 use trellis_namenode::engine::tx::Tx;
-use trellis_namenode::jobs::{reaper, retry_sweep};
+use trellis_namenode::jobs::{lease_expiry, reaper, retry_sweep};
 use trellis_namenode::ops::reap::{Reaped, reap_directory};
 
 use crate::calls::{assert_sound, root};
-use crate::support::{Namenode, pass_time};
+use crate::support::{Namenode, SUPERUSER, pass_time};
 
 /// How many rows a table has in a range of partitions.
 async fn rows(nn: &Namenode, table: TableId, partitions: std::ops::Range<u64>) -> u64 {
@@ -80,6 +80,40 @@ pub async fn a_detach_wakes_the_reaper() {
     tokio::time::timeout(Duration::from_secs(60), gone).await.expect("the reaper sleeps on");
     stop.send_replace(true);
     job.await.unwrap();
+    assert_sound(&nn).await;
+}
+
+/// Jobs that find nothing ask once, whatever the number of partitions; and nothing escapes those that find much in one.
+pub async fn an_idle_round_costs_one_trip() {
+    let nn = Namenode::fresh().await;
+    let su = root(&nn);
+    su.touch("/a/f").await.unwrap();
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
+    let trips = |spent: trellis_metastore::counters::Reading| spent.round_trips;
+    let (freed, spent) = nn.spent(reaper::round(&nn.engine, &stopped)).await;
+    assert_eq!((freed, trips(spent)), (Ok(0), 1));
+    su.open("/a/open", "lively").await.unwrap();
+    let (expired, spent) = nn.spent(lease_expiry::round(&nn.engine, None)).await;
+    assert_eq!((expired, trips(spent)), (Ok(lease_expiry::Expired::default()), 1));
+    let bucket = retry_partitions().start;
+    let (swept, spent) = nn.spent(retry_sweep::sweep(&nn.engine, bucket)).await;
+    assert_eq!((swept, trips(spent)), (Ok(0), 1));
+}
+
+/// More in one partition than the first read and a page further bring.
+pub async fn a_crowded_bucket_is_emptied() {
+    const CROWD: u64 = 400;
+    let nn = Namenode::fresh().await;
+    let plant = move |tx: &mut Tx<'_, '_>| {
+        for id in (0..CROWD).map(|i| (1 << 30) + 64 * i) {
+            tx.insert(&hidden_inode(id), &Inode { id, kind: Kind::File as i32, ..Inode::default() })?;
+        }
+        Ok(Reaped::default())
+    };
+    nn.write(SUPERUSER, plant).await.unwrap();
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
+    assert_eq!(reaper::round(&nn.engine, &stopped).await, Ok(CROWD));
+    assert_eq!(reaper::round(&nn.engine, &stopped).await, Ok(0));
     assert_sound(&nn).await;
 }
 
