@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-use crate::engine::permission::symbolic;
+use crate::engine::permission::{Rights, symbolic};
 use crate::rpc::call::Caller;
 
 /// Lines that may wait for the disk.
@@ -32,15 +32,8 @@ pub enum Said {
     Allowed,
     /// `allowed=true` and `src=null`: what was asked was of no single path, in stock's eyes.
     AllowedWithoutPath,
-    /// `allowed=true`, with owner, group and mode of what came out of it.
-    Made {
-        /// Owner's name.
-        owner: String,
-        /// Group's name.
-        group: String,
-        /// Mode bits.
-        mode: u32,
-    },
+    /// `allowed=true`, with the rights of the inode that came out of it.
+    Made(Rights),
     /// `allowed=false`.
     Denied,
     /// No line.
@@ -120,7 +113,9 @@ fn line(at: SystemTime, trail: &Trail, caller: &Caller, context: &str) -> String
         None => text.push_str("null"),
     }
     let _ = match &trail.said {
-        Said::Made { owner, group, mode } => write!(text, "\tperm={owner}:{group}:{}", symbolic(*mode)),
+        Said::Made(Rights { owner, group, mode }) => {
+            write!(text, "\tperm={owner}:{group}:{}", symbolic(*mode))
+        }
         _ => write!(text, "\tperm=null"),
     };
     text.push_str("\tproto=rpc");
@@ -170,7 +165,7 @@ mod tests {
     #[test]
     fn lines_as_stock_writes_them() {
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
-        let said = Said::Made { owner: "root".into(), group: "supergroup".into(), mode: 0o755 };
+        let said = Said::Made(Rights { owner: "root".into(), group: "supergroup".into(), mode: 0o755 });
         let trail = Trail { said, command: "mkdirs".into(), src: "/a".into(), dst: None };
         assert_eq!(
             line(at, &trail, &caller(), "CLI"),

@@ -1,11 +1,12 @@
 //! What an operation knows besides rows: who calls, when, with which ids. Drawn once per call, kept over its runs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use trellis_metastore::tx::Stop;
 
 use super::hints::Hints;
+use super::permission::Rights;
 use super::walkjob::WalkResult;
 use crate::config::Config;
 use crate::user::User;
@@ -56,6 +57,8 @@ pub struct Ctx {
     pub walked: Option<Arc<WalkResult>>,
     /// What this namenode believes about ids; only prefetches.
     pub hints: Option<Arc<Hints>>,
+    /// Where the operation notes the inode that it came to, if the audit log is to show it.
+    pub outcome: Option<Arc<Mutex<Option<Rights>>>>,
 }
 
 impl Ctx {

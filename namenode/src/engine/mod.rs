@@ -123,6 +123,7 @@ impl Engine {
             config: self.config.clone(),
             walked: None,
             hints: self.hints.clone(),
+            outcome: None,
         }
     }
 

@@ -20,6 +20,17 @@ pub const STICKY: u32 = 0o1000;
 /// The bits that stock keeps of a mode.
 pub const MODE_BITS: u32 = 0o1777;
 
+/// Whose an inode is and who may what with it, as the audit log shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Owner's name.
+    pub owner: String,
+    /// Group's name.
+    pub group: String,
+    /// Mode bits.
+    pub mode: u32,
+}
+
 /// What one operation demands of a path besides the way to it; 0 = nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {

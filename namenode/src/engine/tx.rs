@@ -1,11 +1,14 @@
 //! The transaction as operations see it: rows, the caller, the clock, new ids.
 
+use std::sync::PoisonError;
+
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
-use trellis_metastore::schema::{Table, TableKey, setting};
+use trellis_metastore::schema::{Inode, Table, TableKey, setting};
 use trellis_metastore::tx::{Record, Stop, Tx as RowTx};
 
 use super::ctx::{Ctx, Term};
+use super::permission::Rights;
 
 /// One run of an operation. Everything it does goes through here, so that it can be run again from the top.
 pub struct Tx<'a, 'v> {
@@ -20,6 +23,14 @@ impl<'a, 'v> Tx<'a, 'v> {
     /// A run over `rows` for the call `ctx`.
     pub fn new(rows: &'a mut RowTx<'v>, ctx: &'a Ctx) -> Self {
         Tx { rows, ctx, detached: false }
+    }
+
+    /// Says which inode the operation came to (stock: the `auditStat` that it returns).
+    pub fn came_to(&self, inode: &Inode) {
+        let Some(outcome) = &self.ctx.outcome else { return };
+        let Inode { owner, group, mode, .. } = inode;
+        let rights = Rights { owner: owner.clone(), group: group.clone(), mode: *mode };
+        *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(rights);
     }
 
     /// Says that a row will be read soon, so that one fetch brings it together with others.

@@ -60,6 +60,7 @@ pub fn set_permission(tx: &mut Tx<'_, '_>, call: &SetPermission) -> Result<Inode
     let (_, node) = own(tx, &call.path)?;
     let mut inode = node.inode.clone();
     inode.mode = call.mode & MODE_BITS;
+    tx.came_to(&inode);
     replace(tx, &node, inode)
 }
 
@@ -80,6 +81,7 @@ pub fn set_owner(tx: &mut Tx<'_, '_>, call: &SetOwner) -> Result<Inode> {
     let mut inode = node.inode.clone();
     inode.owner = call.owner.clone().unwrap_or(inode.owner);
     inode.group = call.group.clone().unwrap_or(inode.group);
+    tx.came_to(&inode);
     replace(tx, &node, inode)
 }
 
@@ -106,6 +108,7 @@ pub fn set_times(tx: &mut Tx<'_, '_>, call: &SetTimes) -> Result<Inode> {
             false => inode.mtime_ms = call.mtime_ms,
         }
     }
+    tx.came_to(&inode);
     replace(tx, &node, inode)
 }
 

@@ -42,7 +42,10 @@ pub fn mkdirs(tx: &mut Tx<'_, '_>, call: &Mkdirs) -> Result<bool> {
     let mut walked = tx.walk_one(Target::new(&call.path, DirOp::Create).with_parent_stat())?;
     if let Some(target) = walked.target() {
         return match target.is_dir() {
-            true => Ok(true),
+            true => {
+                tx.came_to(&target.inode);
+                Ok(true)
+            }
             false => {
                 refuse(Kind::FileAlreadyExists, format!("Path is not a directory: {}", call.path.text()))
             }
@@ -59,5 +62,6 @@ pub fn mkdirs(tx: &mut Tx<'_, '_>, call: &Mkdirs) -> Result<bool> {
     }
     let mode_of = |i| if i == depth { call.mode } else { call.mode & 0o777 | IMPLICIT_UWX };
     make_directories(tx, &mut walked, depth, mode_of, 0)?;
+    tx.came_to(&walked.last().inode);
     Ok(true)
 }

@@ -54,6 +54,7 @@ pub fn rename(tx: &mut Tx<'_, '_>, call: &Rename) -> Result<bool> {
     let Some(node) = source.target().filter(|node| !node.is_root()).cloned() else { return Ok(false) };
     if source.path == target.path {
         // A file onto itself, or an entry into the directory that it is in already.
+        tx.came_to(&node.inode);
         return Ok(true);
     }
     if source.path.contains(&target.path) {
@@ -198,5 +199,6 @@ fn move_rows(tx: &mut Tx<'_, '_>, node: &Node, parent: u64, name: &bytes::Bytes)
     }
     tx.delete(&node.key())?;
     tx.ctx.expect(parent, name, node.id());
+    tx.came_to(&node.inode);
     Ok(tx.insert(&inode(parent, name), &node.inode)?)
 }

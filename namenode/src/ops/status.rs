@@ -138,9 +138,18 @@ pub fn get_link_target(tx: &mut Tx<'_, '_>, path: &Path) -> Result<Bytes> {
     }
 }
 
-/// getEnclosingRoot: the root, since there are no encryption zones; refuses whom the path is closed to.
-pub fn get_enclosing_root(tx: &mut Tx<'_, '_>, path: &Path) -> Result<Path> {
+/// getEZForPath: there are no encryption zones; refuses whom the path is closed to.
+pub fn get_ez_for_path(tx: &mut Tx<'_, '_>, path: &Path) -> Result<()> {
     let walked = tx.walk_one(Target::new(path, DirOp::Read))?;
     tx.check_access(&walked, walked.path.components().len(), READ)?;
+    if let Some(node) = walked.target() {
+        tx.came_to(&node.inode);
+    }
+    Ok(())
+}
+
+/// getEnclosingRoot: the root, since there are no encryption zones; refuses whom the path is closed to.
+pub fn get_enclosing_root(tx: &mut Tx<'_, '_>, path: &Path) -> Result<Path> {
+    get_ez_for_path(tx, path)?;
     Ok(Path::from_components(Vec::new()))
 }

@@ -7,6 +7,7 @@ use trellis_proto::hdfs::OpenFilesTypeProto;
 use super::convert;
 use super::plan::Planned;
 use crate::audit::Said;
+use crate::engine::permission::Rights;
 use crate::ops::create::{self, Create, CreateFlags};
 use crate::ops::lease::{self, RecoverLease, RenewLease};
 use crate::ops::open_files::{ListOpenFiles, OpenFile, list_open_files};
@@ -33,7 +34,10 @@ pub(super) fn create(request: hdfs::CreateRequestProto) -> Plan<hdfs::CreateResp
         Ok(hdfs::CreateResponseProto { fs: Some(convert::status(status)) })
     });
     Ok(plan.making(ids as usize).said(|answer| match &answer.fs {
-        Some(fs) => Said::Made { owner: fs.owner.clone(), group: fs.group.clone(), mode: fs.permission.perm },
+        Some(fs) => {
+            let (owner, group) = (fs.owner.clone(), fs.group.clone());
+            Said::Made(Rights { owner, group, mode: fs.permission.perm })
+        }
         None => Said::Allowed,
     }))
 }

@@ -25,7 +25,7 @@ pub(super) fn mkdirs(request: hdfs::MkdirsRequestProto) -> Plan<hdfs::MkdirsResp
         let result = mkdirs::mkdirs(tx, &call)?;
         Ok(hdfs::MkdirsResponseProto { result })
     });
-    Ok(plan.making(depth))
+    Ok(plan.making(depth).showing_inode())
 }
 
 pub(super) fn delete(request: hdfs::DeleteRequestProto) -> Plan<hdfs::DeleteResponseProto> {
@@ -44,7 +44,7 @@ pub(super) fn rename(request: hdfs::RenameRequestProto) -> Plan<hdfs::RenameResp
         let result = rename::rename(tx, &call)?;
         Ok(hdfs::RenameResponseProto { result })
     });
-    Ok(plan.to(request.dst).said(|answer| said(answer.result)))
+    Ok(plan.to(request.dst).said(|answer| said(answer.result)).showing_inode())
 }
 
 pub(super) fn rename2(request: hdfs::Rename2RequestProto) -> Plan<hdfs::Rename2ResponseProto> {
@@ -62,5 +62,5 @@ pub(super) fn rename2(request: hdfs::Rename2RequestProto) -> Plan<hdfs::Rename2R
         (false, true) => "rename (options=[TO_TRASH])",
         (true, true) => "rename (options=[OVERWRITE, TO_TRASH])",
     };
-    Ok(plan.to(request.dst).command(command))
+    Ok(plan.to(request.dst).command(command).showing_inode())
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prost::Message;
 use trellis_proto::exception::{Kind, RpcError};
@@ -14,7 +14,7 @@ use super::call::{Caller, Incoming, Outcome};
 use super::service::Service;
 use crate::audit::{Said, Trail};
 use crate::engine::ctx::CallId;
-use crate::engine::permission;
+use crate::engine::permission::{self, Rights};
 use crate::engine::tx::Tx;
 use crate::engine::{Later, Op};
 use crate::ops::locations::touch_access_time;
@@ -146,6 +146,8 @@ pub struct Planned<A> {
     pub command: Option<Cow<'static, str>>,
     /// For the audit log: what an answer means.
     pub said: fn(&A) -> Said,
+    /// For the audit log: whether the operation says which inode it came to, to be shown when it is allowed.
+    pub shows_inode: bool,
     /// Where the operation notes the inode id of a file whose access time is to be moved before the answer leaves; 0:
     /// none.
     pub access_time_due: Option<Arc<AtomicU64>>,
@@ -162,6 +164,7 @@ impl<A> Planned<A> {
             dst: None,
             command: None,
             said: |_| Said::Allowed,
+            shows_inode: false,
             access_time_due: None,
         }
     }
@@ -190,6 +193,12 @@ impl<A> Planned<A> {
         self
     }
 
+    /// The operation says which inode it came to: the audit log shows owner, group and mode.
+    pub fn showing_inode(mut self) -> Self {
+        self.shows_inode = true;
+        self
+    }
+
     /// What an answer means in the audit log.
     pub fn said(mut self, said: fn(&A) -> Said) -> Self {
         self.said = said;
@@ -212,12 +221,16 @@ struct Auditing<A> {
     src: String,
     dst: Option<String>,
     said: fn(&A) -> Said,
+    outcome: Option<Arc<Mutex<Option<Rights>>>>,
 }
 
 impl<A> Auditing<A> {
     fn trail(self, result: &Result<A, RpcError>) -> Option<Trail> {
         let said = match result {
-            Ok(answer) => (self.said)(answer),
+            Ok(answer) => match (self.said)(answer) {
+                Said::Allowed => self.shown(),
+                said => said,
+            },
             Err(error) if error.kind == Kind::AccessControl => Said::Denied,
             Err(_) => Said::Silent,
         };
@@ -225,6 +238,13 @@ impl<A> Auditing<A> {
             return None;
         }
         Some(Trail { said, command: self.command, src: self.src, dst: self.dst })
+    }
+
+    /// With the inode, if the operation noted one: a repeat that got its first answer ran nothing.
+    fn shown(&self) -> Said {
+        let outcome = self.outcome.as_ref();
+        let noted = outcome.and_then(|noted| noted.lock().unwrap_or_else(PoisonError::into_inner).take());
+        noted.map_or(Said::Allowed, Said::Made)
     }
 }
 
@@ -238,6 +258,7 @@ impl Service {
             src: std::mem::take(&mut planned.src),
             dst: planned.dst.take(),
             said: planned.said,
+            outcome: planned.shows_inode.then(Arc::default),
         })
     }
 
@@ -254,7 +275,8 @@ impl Service {
             Err(error) => return call.refuse(error),
         };
         let mut auditing = self.auditing(&mut planned, entry);
-        let ctx = self.engine().ctx(call.caller.user.clone(), call.caller.machine.clone(), None);
+        let mut ctx = self.engine().ctx(call.caller.user.clone(), call.caller.machine.clone(), None);
+        ctx.outcome = auditing.as_ref().and_then(|auditing| auditing.outcome.clone());
         let due = planned.access_time_due;
         let later = || -> Later<A> {
             let (ticket, auditing, due) = (call.ticket(), auditing.take(), due.clone());
@@ -308,7 +330,8 @@ impl Service {
             Err(error) => return call.refuse(error),
         };
         let auditing = self.auditing(&mut planned, entry);
-        let ctx = self.engine().ctx(call.caller.user.clone(), call.caller.machine.clone(), id);
+        let mut ctx = self.engine().ctx(call.caller.user.clone(), call.caller.machine.clone(), id);
+        ctx.outcome = auditing.as_ref().and_then(|auditing| auditing.outcome.clone());
         let keeps = entry.does != Does::Write;
         let ticket = call.ticket();
         self.engine().write(ctx, planned.target, planned.ids, keeps, planned.op, move |result| {

@@ -221,11 +221,11 @@ pub(super) fn encryption_zone(
     request: hdfs::GetEzForPathRequestProto,
 ) -> Plan<hdfs::GetEzForPathResponseProto> {
     let path = Path::parse(&request.src)?;
-    Ok(Planned::new(request.src, move |tx| {
-        // The same checks, and no zone to find.
-        status::get_enclosing_root(tx, &path)?;
+    let plan = Planned::new(request.src, move |tx| {
+        status::get_ez_for_path(tx, &path)?;
         Ok(hdfs::GetEzForPathResponseProto { zone: None })
-    }))
+    });
+    Ok(plan.showing_inode())
 }
 
 pub(super) fn ec_policy(

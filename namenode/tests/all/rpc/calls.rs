@@ -1,8 +1,5 @@
 //! Calls and answers, as stock's recorded exchanges have them.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use bytes::Bytes;
 use trellis_namenode::audit::AuditLog;
 use trellis_namenode::rpc::server::Limits;
@@ -12,10 +9,11 @@ use trellis_proto::hdfs;
 use trellis_proto::hdfs::client_namenode_protocol as client;
 use trellis_proto::hdfs::namenode::namenode_protocol_service;
 
+use super::audit::Lines;
 use super::{Client, Served, encoded, mkdirs};
 use crate::support::Namenode;
 
-fn file_info(path: &str) -> hdfs::GetFileInfoRequestProto {
+pub fn file_info(path: &str) -> hdfs::GetFileInfoRequestProto {
     hdfs::GetFileInfoRequestProto { src: path.into() }
 }
 
@@ -245,61 +243,4 @@ pub async fn commands_of_administrators() {
     let datanode = hdfs::datanode::datanode_protocol_service::VERSION_REQUEST;
     let later = client.call(7, datanode, hdfs::VersionRequestProto {}).await.unwrap_err();
     assert_eq!(later.kind, Kind::Retriable);
-}
-
-/// A writer that tests can look into.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-pub async fn what_the_audit_log_says() {
-    let lines = Lines::default();
-    let served =
-        Served::over(Namenode::fresh().await, Limits::default(), Some(AuditLog::to_writer(lines.clone())));
-    let mut client = served.client().await;
-    client.mkdirs(0, "/a\tb").await.unwrap();
-    client.call(1, client::GET_FILE_INFO, file_info("/none")).await.unwrap();
-    client.delete(2, "/none").await.unwrap();
-    let rename = |src: &str, dst: &str| hdfs::RenameRequestProto { src: src.into(), dst: dst.into() };
-    client.call(3, client::RENAME, rename("/none", "/b")).await.unwrap();
-    let rename2 = hdfs::Rename2RequestProto {
-        src: "/a\tb".into(),
-        dst: "/b".into(),
-        overwrite_dest: true,
-        move_to_trash: None,
-    };
-    client.call(4, client::RENAME2, rename2).await.unwrap();
-    let mut bob = Client::connect(served.server.address(), Some("bob"), None).await;
-    bob.mkdirs(0, "/x").await.unwrap_err();
-    drop(client);
-    served.server.stop().await;
-    let text = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    super::until(|| text().lines().count() >= 5).await;
-    let text = text();
-    let said: Vec<&str> = text.lines().map(|line| line.split_once("audit: ").unwrap().1).collect();
-    let line = |allowed: bool, user: &str, command: &str, src: &str, dst: &str| {
-        format!(
-            "allowed={allowed}\tugi={user} (auth:SIMPLE)\tip=/127.0.0.1\tcmd={command}\tsrc={src}\tdst={dst}\t\
-             perm=null\tproto=rpc\tcallerContext=CLI"
-        )
-    };
-    assert_eq!(
-        said,
-        [
-            line(true, "hdfs", "mkdirs", "/a\\tb", "null"),
-            line(true, "hdfs", "getfileinfo", "/none", "null"),
-            line(false, "hdfs", "delete", "/none", "null"),
-            line(true, "hdfs", "rename (options=[OVERWRITE])", "/a\\tb", "/b"),
-            line(false, "bob", "mkdirs", "/x", "null"),
-        ]
-    );
 }

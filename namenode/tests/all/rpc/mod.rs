@@ -1,5 +1,6 @@
 //! The RPC server through real sockets.
 
+pub mod audit;
 pub mod calls;
 pub mod limits;
 pub mod mutations;
