@@ -9,7 +9,8 @@
 //! it can see is used again, and the file grows.
 //!
 //! Several processes may open one directory, each once. Writers queue at a turnstile ([`turnstile`]), since the lock
-//! inside the environment lets the process that just committed take it again and again.
+//! inside the environment lets the process that just committed take it again and again. Opening and reading pass
+//! neither: they work beside a process that is stopped inside its write transaction.
 
 mod apply;
 mod error;
@@ -47,6 +48,8 @@ pub struct LmdbConfig {
     pub stale_reader_check: Duration,
     /// How long a lock may be held before it is rolled back.
     pub lock_hold: Duration,
+    /// How long opening waits for other processes that are opening the same environment.
+    pub open_wait: Duration,
     /// Commits and locks that may wait in this process; more are refused as busy.
     pub queue: usize,
 }
@@ -57,6 +60,7 @@ impl Default for LmdbConfig {
             map_bytes: 1 << 40,
             stale_reader_check: Duration::from_secs(5),
             lock_hold: Duration::from_secs(3),
+            open_wait: Duration::from_secs(10),
             queue: 1024,
         }
     }

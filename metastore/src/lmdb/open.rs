@@ -1,13 +1,13 @@
 //! Opening an environment: what may be wrong with a directory, said clearly.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, MdbError, WithTls};
 use nix::sys::statfs::{FsType, statfs};
 
-use super::turnstile::Turnstile;
 use super::{Core, LmdbConfig, MAX_READERS};
 use crate::counters::Counters;
 use crate::key::Key;
@@ -31,6 +31,11 @@ const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x1980_3fe3, "BeeGFS"),
 ];
 
+/// Locked by whoever opens the environment, while it does, and by no transaction: so nobody waits here for a writer.
+const LOCK_FILE: &str = "open.lock";
+/// How often a lock that another holds is tried.
+const LOCK_RETRY: Duration = Duration::from_millis(2);
+
 /// Opens the environment in `dir` and frees the reader slots of dead processes.
 pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
     check_dir(dir)?;
@@ -40,12 +45,19 @@ pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
             dir.display()
         ))
     };
-    let turnstile = Turnstile::of(dir).map_err(denied)?;
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(dir.join(LOCK_FILE));
+    let file = file.map_err(denied)?;
     // One process at a time creates files and reader tables.
-    let env = turnstile
-        .pass(|| open_env(dir, &config))
-        .map_err(denied)?
-        .map_err(|error| StoreError::Fatal(why_not(dir, &config, &error)))?;
+    if !lock_within(&file, config.open_wait).map_err(denied)? {
+        return Err(StoreError::Unavailable(format!(
+            "lmdb:{}: another process has been opening it for {:?}; if it is stopped, continue or end it",
+            dir.display(),
+            config.open_wait
+        )));
+    }
+    let opened = open_env(dir, &config);
+    drop(file);
+    let env = opened.map_err(|error| StoreError::Fatal(why_not(dir, &config, &error)))?;
     let foreign = |error| StoreError::Fatal(why_not(dir, &config, &error));
     let db = open_tree(&env).map_err(foreign)?;
     // The names of new files must survive a power loss too.
@@ -54,6 +66,19 @@ pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
     let core = Core { env, db, dir: dir.to_path_buf(), config, counters: Counters::default() };
     check_ours(&core)?;
     Ok(core)
+}
+
+/// Locks a file until it is closed. False = another held it all the time.
+fn lock_within(file: &File, wait: Duration) -> std::io::Result<bool> {
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if begun.elapsed() >= wait => return Ok(false),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
 }
 
 fn check_dir(dir: &Path) -> Result<(), StoreError> {

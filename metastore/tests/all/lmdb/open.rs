@@ -1,6 +1,7 @@
 //! Opening: what is refused, and how it is said.
 
 use std::path::Path;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use trellis_metastore::change::{Change, Check, Effect, Row};
@@ -16,6 +17,7 @@ use crate::backends::{runtime, small_lmdb};
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("open_twice_in_one_process_is_refused", twice),
+        trial("open_does_not_wait_for_ever_for_another_that_opens", while_another_opens),
         trial("open_says_what_is_wrong_with_a_directory", wrong_directories),
         trial("open_refuses_foreign_and_damaged_files", foreign_files),
         trial("open_a_damaged_row_is_named", damaged_row),
@@ -40,6 +42,20 @@ fn twice(dir: &Path) {
     drop(store);
     assert!(refusal(dir).contains("already"), "a clone lives");
     drop(clone);
+    drop(open(dir));
+}
+
+/// Another process that was stopped while it opens.
+fn while_another_opens(dir: &Path) {
+    drop(open(dir));
+    let other = std::fs::File::open(dir.join("open.lock")).unwrap();
+    other.lock().unwrap();
+    let config = LmdbConfig { open_wait: Duration::from_millis(50), ..small_lmdb() };
+    match Lmdb::open(dir, config) {
+        Err(StoreError::Unavailable(why)) => assert!(why.contains("another process has been opening it")),
+        opened => panic!("{:?}", opened.map(|_| ())),
+    }
+    drop(other);
     drop(open(dir));
 }
 

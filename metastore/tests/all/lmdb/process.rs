@@ -3,6 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::{crash, disk, sharing};
 
@@ -20,6 +24,8 @@ pub fn is_child() -> bool {
         "commit-once" => disk::commit_once(dir),
         "commit-twice" => disk::commit_twice(dir),
         "fill-the-disk" => disk::fill_the_disk(dir),
+        "open-and-read" => sharing::open_and_read(dir),
+        "open-and-increment" => sharing::open_and_increment(dir),
         "increment" => sharing::increment_until_told(dir),
         other => panic!("no such role: {other}"),
     }
@@ -69,6 +75,16 @@ impl Process {
     /// Lets a child go on that waits in [`wait_for_parent`].
     pub fn go_on(&mut self) {
         drop(self.child.stdin.take());
+    }
+
+    /// SIGSTOP or SIGCONT; returns once it has stopped.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap());
+        kill(pid, signal).unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        while signal == Signal::SIGSTOP && !state().contains(") T ") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// SIGKILL; returns once it is gone.

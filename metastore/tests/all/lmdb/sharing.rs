@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
+use nix::sys::signal::Signal;
 use trellis_metastore::store::Store;
 use trellis_metastore::work::End;
 
@@ -20,6 +21,8 @@ const IN_FLIGHT: usize = 200;
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("processes_three_writers_lose_no_update_and_none_starves", |dir| writers(dir, 3)),
+        trial("processes_open_and_read_beside_one_stopped_in_its_transaction", beside_a_stopped_writer),
+        trial("processes_that_open_an_empty_directory_at_once_share_one_store", open_at_once),
         trial("processes_two_writers_lose_no_update_and_none_starves", |dir| writers(dir, 2)),
     ]
 }
@@ -45,6 +48,57 @@ fn writers(dir: &Path, count: usize) {
     let all: u64 = commits.iter().sum();
     println!("commits {commits:?}, operations {answered:?}");
     assert!(commits.iter().all(|own| own * 100 >= all * 15), "one starves: {commits:?}");
+}
+
+fn beside_a_stopped_writer(dir: &Path) {
+    let store = open(dir);
+    let (writer, _runtime) = start(&store, 1);
+    let ends = Ends::new();
+    send(&writer, ends.op(0, |tx| increment(tx, "shared")));
+    assert_eq!(ends.next(), (0, End::Answered));
+    let mut stopped = Process::start("write-and-freeze", dir);
+    assert_eq!(stopped.line(), "inside");
+    stopped.signal(Signal::SIGSTOP);
+    // This one stands at the turnstile until the child's transaction ends.
+    send(&writer, ends.op(1, |tx| increment(tx, "shared")));
+    assert!(ends.ends.recv_timeout(Duration::from_millis(100)).is_err(), "the child does not hold the lock");
+    let mut readers: Vec<Process> = (0..4).map(|_| Process::start("open-and-read", dir)).collect();
+    // Were they to wait, it would be for ever: the child is let go only after them.
+    for reader in &mut readers {
+        assert_eq!(reader.line(), "1");
+    }
+    readers.into_iter().for_each(|reader| drop(reader.finish()));
+    assert!(ends.ends.try_recv().is_err(), "the child does not hold the lock any more");
+    stopped.signal(Signal::SIGCONT);
+    stopped.go_on();
+    assert_eq!(ends.next(), (1, End::Answered));
+    assert_eq!(number(&store, "shared"), 2);
+}
+
+/// A child: opens the store, and says what it reads.
+pub fn open_and_read(dir: &Path) {
+    say(&number(&open(dir), "shared").to_string());
+}
+
+fn open_at_once(dir: &Path) {
+    const PROCESSES: u64 = 6;
+    for round in 0..5 {
+        let dir = dir.join(round.to_string());
+        std::fs::create_dir(&dir).unwrap();
+        let children: Vec<Process> =
+            (0..PROCESSES).map(|_| Process::start("open-and-increment", &dir)).collect();
+        children.into_iter().for_each(|child| drop(child.finish()));
+        assert_eq!(number(&open(&dir), "shared"), PROCESSES);
+    }
+}
+
+/// A child: opens the store and adds one.
+pub fn open_and_increment(dir: &Path) {
+    let store = open(dir);
+    let (writer, _runtime) = start(&store, std::process::id().into());
+    let ends = Ends::new();
+    send(&writer, ends.op(0, |tx| increment(tx, "shared")));
+    assert_eq!(ends.next().1, End::Answered);
 }
 
 /// A child: keeps [`IN_FLIGHT`] increments of one row in flight until told to stop; says how many were answered, and in
