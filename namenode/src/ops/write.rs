@@ -8,7 +8,8 @@
 //! Cost    warm: complete 1 fetch + 1 commit, the others 1 fetch; a refusal 1 fetch more (the holder's lease, for the
 //!         message); a path that no longer leads to the id: 1 fetch more, cold 1 a level.
 //! Differs files have no blocks yet: addBlock refuses as stock does without datanodes. Messages name a holder's lease
-//!         without the number of its open files.
+//!         without the number of its open files, which every open and close would have to count in the holder's row; and
+//!         a holder that has closed them all still has one, until it expires.
 
 use std::fmt;
 
