@@ -96,6 +96,17 @@ impl Cluster {
         Ok(Pid::from_raw(text.trim().parse().with_context(|| format!("{} holds no pid", path.display()))?))
     }
 
+    /// `HOST:PORT` of the HTTP server of namenode `index`.
+    pub fn http_address(&self, index: usize) -> Result<String> {
+        let path = self.data.join(format!("run/namenode-{index}.addr"));
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        // the RPC address is the first line
+        text.lines()
+            .nth(1)
+            .map(str::to_owned)
+            .with_context(|| format!("{} has no second line", path.display()))
+    }
+
     /// Sends a signal to namenode `index`: SIGKILL, SIGSTOP, SIGCONT.
     pub fn signal_namenode(&self, index: usize, signal: Signal) -> Result<()> {
         let pid = self.namenode_pid(index)?;

@@ -7,9 +7,13 @@
 //! - [`hadoop`]: the stock programs and recorders of `hadoop/harness`.
 //! - [`table`]: answers compared with the tables recorded from stock, less a checked-in list of exclusions.
 //! - [`surefire`]: the reports of Hadoop's contract suites.
+//! - [`metrics`]: what a namenode counts.
+//! - [`bench`]: what the measurements in `bin/` share.
 
+pub mod bench;
 pub mod cluster;
 pub mod hadoop;
+pub mod metrics;
 pub mod server;
 pub mod stock;
 pub mod surefire;

@@ -1,8 +1,7 @@
-//! `cargo xtask bench`: measurements against stock, written into docs/BENCHMARKS.md.
+//! `cargo xtask bench`: measurements, each written into its section of docs/BENCHMARKS.md.
 //!
-//! The measuring itself is `e2e/src/bin/nnbench.rs`: it starts both servers, warms them, and runs interleaved pairs. The
-//! server's CPU time is read when the benchmark logs that its timed part begins and when it logs that it is over, so what
-//! prepares an operation (the files that are renamed or deleted) does not count.
+//! The measuring itself is a program in `e2e/src/bin/` that prints its section: `nnbench` against stock, `grouping`
+//! alone. One that ends with a failure leaves the page as it is.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,8 +14,6 @@ use clap::Subcommand;
 use crate::{cargo, root};
 
 const PAGE: &str = "docs/BENCHMARKS.md";
-const BEGIN: &str = "<!-- nnbench: begin -->";
-const END: &str = "<!-- nnbench: end -->";
 
 /// What can be measured.
 #[derive(Subcommand)]
@@ -29,6 +26,14 @@ Example:
 
 Needs Java 17 and Maven. The machine should do nothing else meanwhile.")]
     Nnbench(Nnbench),
+    /// 64 creators on the embedded store: operations per durable commit, one directory against 64, changes under load
+    #[command(after_help = "\
+Example:
+  cargo xtask bench grouping                       measures and writes docs/BENCHMARKS.md
+  cargo xtask bench grouping --seconds 1 --dry     a short look
+
+Fails when a bound does not hold. The machine should do nothing else meanwhile.")]
+    Grouping(Grouping),
 }
 
 /// Options of `cargo xtask bench nnbench`.
@@ -42,13 +47,27 @@ pub struct Nnbench {
     dry: bool,
 }
 
+/// Options of `cargo xtask bench grouping`.
+#[derive(clap::Args)]
+pub struct Grouping {
+    /// Length of one run
+    #[arg(long, default_value_t = 5)]
+    seconds: u32,
+    /// Prints only, leaves docs/BENCHMARKS.md alone
+    #[arg(long)]
+    dry: bool,
+}
+
 /// Runs a measurement.
 pub fn run(command: Command) -> Result<ExitCode> {
-    let Command::Nnbench(args) = command;
+    let (name, size, dry) = match command {
+        Command::Nnbench(args) => ("nnbench", args.number, args.dry),
+        Command::Grouping(args) => ("grouping", args.seconds, args.dry),
+    };
     let server = server()?;
     let mut measure = cargo();
-    measure.args(["run", "--quiet", "--package", "trellis-e2e", "--bin", "nnbench", "--"]);
-    measure.arg(args.number.to_string()).env("TRELLIS_BIN", server).stdout(Stdio::piped());
+    measure.args(["run", "--release", "--quiet", "--package", "trellis-e2e", "--bin", name, "--"]);
+    measure.arg(size.to_string()).env("TRELLIS_BIN", server).stdout(Stdio::piped());
     let output =
         measure.spawn().and_then(|child| child.wait_with_output()).context("starting the measurement")?;
     let figures = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -56,11 +75,11 @@ pub fn run(command: Command) -> Result<ExitCode> {
     if !output.status.success() {
         bail!("the measurement ended with {}; {PAGE} is as it was", output.status);
     }
-    if !args.dry {
+    if !dry {
         let path = root().join(PAGE);
         let page = fs::read_to_string(&path).with_context(|| format!("reading {PAGE}"))?;
-        let section = format!("{BEGIN}\n\nOn {}.\n\n{}\n{END}", machine(), figures.trim_start());
-        fs::write(&path, replaced(&page, &section)?).with_context(|| format!("writing {PAGE}"))?;
+        let section = format!("On {}.\n\n{}", machine(), figures.trim_start());
+        fs::write(&path, replaced(&page, name, &section)?).with_context(|| format!("writing {PAGE}"))?;
         println!("\nwritten to {PAGE}");
     }
     Ok(ExitCode::SUCCESS)
@@ -80,13 +99,14 @@ fn server() -> Result<PathBuf> {
     Ok(metadata.target_directory.join("release/trellis").into())
 }
 
-/// The page with the section between the marks replaced.
-fn replaced(page: &str, section: &str) -> Result<String> {
-    match (page.find(BEGIN), page.find(END)) {
-        (Some(begin), Some(end)) if begin < end => {
-            Ok(format!("{}{section}{}", &page[..begin], &page[end + END.len()..]))
+/// The page with the section between the marks of a measurement replaced.
+fn replaced(page: &str, name: &str, section: &str) -> Result<String> {
+    let (begin, end) = (format!("<!-- {name}: begin -->"), format!("<!-- {name}: end -->"));
+    match (page.find(&begin), page.find(&end)) {
+        (Some(from), Some(to)) if from < to => {
+            Ok(format!("{}{begin}\n\n{section}\n{}", &page[..from], &page[to..]))
         }
-        _ => bail!("{PAGE} must hold the lines {BEGIN} and {END}, in this order"),
+        _ => bail!("{PAGE} must hold the lines {begin} and {end}, in this order"),
     }
 }
 
@@ -108,9 +128,14 @@ mod tests {
 
     #[test]
     fn only_the_section_between_the_marks_changes() {
-        let page = format!("head\n{BEGIN}\nold\n{END}\ntail\n");
-        assert_eq!(replaced(&page, "new").unwrap(), "head\nnew\ntail\n");
-        assert!(replaced("no marks", "new").is_err());
-        assert!(fs::read_to_string(root().join(PAGE)).unwrap().contains(BEGIN));
+        let page = "<!-- a: begin -->\nold\n<!-- a: end -->\n<!-- b: begin -->\nold\n<!-- b: end -->\ntail\n";
+        let expected =
+            "<!-- a: begin -->\nold\n<!-- a: end -->\n<!-- b: begin -->\n\nnew\n\n<!-- b: end -->\ntail\n";
+        assert_eq!(replaced(page, "b", "new\n").unwrap(), expected);
+        assert!(replaced(page, "c", "new\n").is_err());
+        let page = fs::read_to_string(root().join(PAGE)).unwrap();
+        for name in ["nnbench", "grouping"] {
+            assert!(replaced(&page, name, "").is_ok(), "{name}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! - [`levels`]: what the levels are, and what they need
 //! - [`tally`]: how many tests passed, read from what the test programs print
 //! - [`docs`]: pages that are generated
-//! - [`bench`]: measurements against stock
+//! - [`bench`]: measurements, against stock and alone
 //! - [`edges`]: which crate may use which
 
 mod bench;
@@ -34,7 +34,7 @@ enum Command {
     Test(test::Args),
     /// Writes the generated pages in docs/
     Docs,
-    /// Measures against the stock NameNode
+    /// Measures, against the stock NameNode and alone, and writes docs/BENCHMARKS.md
     #[command(subcommand)]
     Bench(bench::Command),
 }

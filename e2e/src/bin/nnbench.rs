@@ -6,11 +6,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use e2e::bench::{PAIRS, median};
 use e2e::server::Server;
 
 const OPERATIONS: [&str; 6] = ["fileStatus", "open", "create", "mkdirs", "rename", "delete"];
 const THREADS: &str = "16";
-const PAIRS: usize = 3;
 /// Runs before one counts as warm although the last two still differ.
 const WARM_UP_LIMIT: usize = 8;
 /// Two runs that differ by less are warm.
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
             }
         }
         let [stock, trellis] =
-            ["stock", "trellis"].map(|name| median(&runs.remove(name).unwrap_or_default()));
+            ["stock", "trellis"].map(|name| medians(&runs.remove(name).unwrap_or_default()));
         println!(
             "| {operation} | {:.0} | {:.0} | {:.2} | {:.0} | {:.0} | {:.2} |",
             stock.rate,
@@ -62,12 +62,8 @@ struct Run {
 }
 
 /// The median of each figure by itself.
-fn median(runs: &[Run]) -> Run {
-    let middle = |figure: fn(&Run) -> f64| {
-        let mut all: Vec<f64> = runs.iter().map(figure).collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied().unwrap_or_default()
-    };
+fn medians(runs: &[Run]) -> Run {
+    let middle = |figure: fn(&Run) -> f64| median(runs.iter().map(figure));
     Run { rate: middle(|run| run.rate), cpu_us: middle(|run| run.cpu_us) }
 }
 

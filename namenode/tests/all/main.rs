@@ -8,6 +8,7 @@ mod cases;
 mod checks;
 mod costs;
 mod create;
+mod grouping;
 mod leases;
 mod listings;
 mod membership;
@@ -119,6 +120,7 @@ fn main() {
         membership::a_silent_namenode_is_evicted_and_can_write_nothing,
         membership::the_lowest_id_leads_and_terms_grow,
         costs::the_page_says_what_the_store_counts,
+        grouping::creators_in_one_directory_share_commits,
         listings::a_page_costs_one_fetch,
         walks::deleting_a_thousand_directories_costs_the_walk,
         walks::files_below_cost_nothing,
