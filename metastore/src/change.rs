@@ -116,8 +116,10 @@ pub enum Hold {
 pub(crate) struct Slot {
     /// The row as it was before any change in this fold; `None` = absent.
     pub base: Option<Row>,
-    /// False when nobody read `base`: it is a version that the operation was given, without counters or value.
+    /// False when `base` is but a version that the operation was given, without counters or value.
     pub known: bool,
+    /// False when nobody read `base` in this run: it was given, or an insert believes that there is none.
+    pub read: bool,
     pub hold: Hold,
     pub effect: Effect,
     /// Whether an `Insert` stood here: then the key must be absent, whatever came after.
@@ -125,15 +127,20 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// A row as it was read, or (`None`) a key that is absent or believed to be.
+    /// A row as it was read (`None` = absent).
     pub fn new(base: Option<Row>) -> Slot {
-        Slot { base, known: true, hold: Hold::Loose, effect: Effect::Keep, inserted: false }
+        Slot { base, known: true, read: true, hold: Hold::Loose, effect: Effect::Keep, inserted: false }
+    }
+
+    /// A key that is believed to be absent; nobody looked.
+    pub fn unread() -> Slot {
+        Slot { read: false, ..Slot::new(None) }
     }
 
     /// A row that must have this version, whatever else it holds.
     pub fn given(version: u64) -> Slot {
         let base = Some(Row { version, ..Row::default() });
-        Slot { known: false, hold: Hold::Held, ..Slot::new(base) }
+        Slot { known: false, read: false, hold: Hold::Held, ..Slot::new(base) }
     }
 
     pub fn is_written(&self) -> bool {
@@ -198,7 +205,7 @@ impl Slot {
         Ok(())
     }
 
-    fn check(&self) -> Check {
+    pub fn check(&self) -> Check {
         match (&self.base, self.hold) {
             (None, _) if self.is_written() => Check::Absent,
             (None, _) | (_, Hold::Loose) => Check::Nothing,
@@ -238,18 +245,17 @@ impl Fold {
     pub fn must_commit(&self) -> bool {
         self.slots.values().any(|slot| slot.is_written() || !slot.known)
     }
-}
 
-/// A counter that is added to without anything beside it that a second run would collide with (contract rule 5): after
-/// `MaybeCommitted` it might be added twice.
-pub(crate) fn unguarded_add(changes: &[Change]) -> Option<&Key> {
-    let guards = |c: &Change| matches!(c.effect, Effect::Insert(_) | Effect::Put(_) | Effect::Delete);
-    let adds = |c: &&Change| {
-        matches!(c.effect, Effect::Merge { add, .. } if add != 0) && c.key.table() != TableId::LeaseHolders
-    };
-    match changes.iter().any(guards) {
-        true => None,
-        false => changes.iter().find(adds).map(|c| &c.key),
+    /// A counter that is added to without anything beside it that a second run would collide with (contract rule 5):
+    /// after `MaybeCommitted` it might be added twice.
+    pub fn unguarded_add(&self) -> Option<&Key> {
+        let guards = |slot: &Slot| matches!(slot.effect, Effect::Insert(_) | Effect::Put(_) | Effect::Delete);
+        if self.slots.values().any(guards) {
+            return None;
+        }
+        let adds = |slot: &Slot| matches!(slot.effect, Effect::Merge { add, .. } if add != 0);
+        let is_added_to = |(key, slot): &(&Key, &Slot)| adds(slot) && key.table() != TableId::LeaseHolders;
+        self.slots.iter().find(is_added_to).map(|(key, _)| key)
     }
 }
 
@@ -398,17 +404,17 @@ mod tests {
         let mut slot = Slot::new(Some(row(1, 0, 0)));
         slot.fold(merge(5, 1)).unwrap();
         fold.slots.insert(stat.clone(), slot);
-        assert_eq!(unguarded_add(&fold.changes()), Some(&stat));
+        assert_eq!(fold.unguarded_add(), Some(&stat));
         fold.slots.insert(other, {
             let mut s = Slot::new(None);
             s.fold(insert(9)).unwrap();
             s
         });
-        assert_eq!(unguarded_add(&fold.changes()), None);
+        assert_eq!(fold.unguarded_add(), None);
         let mut holder = Fold::default();
         let mut slot = Slot::new(Some(row(1, 0, 0)));
         slot.fold(merge(5, 1)).unwrap();
         holder.slots.insert(crate::schema::lease_holder("c").key, slot);
-        assert_eq!(unguarded_add(&holder.changes()), None);
+        assert_eq!(holder.unguarded_add(), None);
     }
 }

@@ -37,7 +37,7 @@ use crate::group::{GroupConfig, Lanes};
 use crate::mem::Mem;
 use crate::store::Store;
 use crate::tx::{Stop, Tx, Versions};
-use crate::work::{End, Fence, Ran, Work};
+use crate::work::{End, Fence, Ran, Wake, Work};
 
 /// What a world is made from.
 #[derive(Clone, Debug)]
@@ -286,9 +286,10 @@ where
         Ok(ran)
     }
 
-    fn finish(self: Box<Self>, end: End) {
+    fn finish(self: Box<Self>, end: End) -> Wake {
         let this = *self;
         let _ = this.sender.send((end, this.last));
+        Wake::default()
     }
 
     fn deadline(&self) -> Instant {

@@ -172,7 +172,7 @@ impl<'v> Tx<'v> {
                 Some(given) if given.base.as_ref().map(|b| b.version) != base.as_ref().map(|b| b.version) => {
                     return Err(Stop::Stale);
                 }
-                Some(given) => (given.base, given.known) = (base, true),
+                Some(given) => (given.base, given.known, given.read) = (base, true, true),
                 None => drop(fold.slots.insert(key.key.clone(), Slot::new(base))),
             }
         }
@@ -250,7 +250,7 @@ impl<'v> Tx<'v> {
         let version = self.new_version(&key.key)?;
         let (fold, _) = self.writable(&key.key)?;
         let row = Row { version, max, add, value };
-        let slot = fold.slots.entry(key.key.clone()).or_insert_with(|| Slot::new(None));
+        let slot = fold.slots.entry(key.key.clone()).or_insert_with(Slot::unread);
         slot.fold(Effect::Insert(row)).map_err(|why| broken(&key.key, why))
     }
 

@@ -1,5 +1,7 @@
 //! One operation on its way through a lane.
 
+use std::task::Waker;
+
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -29,12 +31,32 @@ pub enum End {
     Failed(StoreError),
 }
 
+/// Wakes a task when dropped. Whoever ends many operations keeps these until all are ended: a task that waits for
+/// several of them then finds their answers together, instead of being woken for each.
+#[derive(Debug, Default)]
+pub struct Wake(Option<Waker>);
+
+impl Wake {
+    /// Wakes this task, if there is one.
+    pub fn of(task: Option<Waker>) -> Wake {
+        Wake(task)
+    }
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.take() {
+            task.wake();
+        }
+    }
+}
+
 /// An operation: a function that may be run any number of times, and someone to tell.
 pub trait Work: Send {
     /// Runs from the top; keeps its answer for [`Work::finish`].
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<Ran, Stop>;
-    /// Called once, after the last run.
-    fn finish(self: Box<Self>, end: End);
+    /// Called once, after the last run. Who waits for it is woken when what this returns is dropped.
+    fn finish(self: Box<Self>, end: End) -> Wake;
     /// When it is not worth running any more.
     fn deadline(&self) -> Instant;
 }

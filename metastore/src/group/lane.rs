@@ -56,7 +56,7 @@ impl Lane {
                 heads.push(Item::new(work));
             }
             if self.is_fenced() {
-                heads.drain(..).for_each(|item| item.work.finish(End::Fenced));
+                heads.drain(..).for_each(|item| drop(item.work.finish(End::Fenced)));
                 continue;
             }
             if unsure && !self.fence.bar(self.number).await {
@@ -134,10 +134,10 @@ impl Lane {
                 }
                 Err(error) => (End::Failed(error), Then::GoOn),
             };
-            item.work.finish(end);
+            drop(item.work.finish(end));
             return (None, then);
         }
-        item.work.finish(End::Expired);
+        drop(item.work.finish(End::Expired));
         (None, Then::GoOn)
     }
 
@@ -189,7 +189,7 @@ fn drop_expired(items: Vec<Item>) -> Vec<Item> {
     let now = Instant::now();
     let (late, rest): (Vec<Item>, Vec<Item>) =
         items.into_iter().partition(|item| item.work.deadline() <= now);
-    late.into_iter().for_each(|item| item.work.finish(End::Expired));
+    late.into_iter().for_each(|item| drop(item.work.finish(End::Expired)));
     rest
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::cache::{Cache, GroupView, Trace, Wants};
 use super::lane::Lane;
-use crate::change::{Change, Check, Effect, Fold, unguarded_add};
+use crate::change::{Change, Check, Effect, Fold};
 use crate::key::{Key, Scan};
 use crate::store::StoreError;
 use crate::tx::{Stop, Tx};
@@ -91,7 +91,7 @@ pub(super) fn run_once(lane: &Lane, item: &mut Item, cache: &Cache) -> (Outcome,
     let outcome = match ran {
         // Also when the operation went on after the stop: what it did rests on a row that it has not seen.
         _ if trace.missed => Outcome::Missed,
-        Ok(Ran::Done) => match unguarded_add(&fold.changes()) {
+        Ok(Ran::Done) => match fold.unguarded_add() {
             Some(key) => Outcome::Failed(format!("row {key:?}: a lone add, which a second run would double")),
             None => Outcome::Done(fold),
         },
@@ -319,7 +319,7 @@ impl Group<'_> {
 
     fn finish(&mut self, place: usize, end: End) {
         if let Some(item) = self.items[place].take() {
-            item.work.finish(end);
+            drop(item.work.finish(end));
         }
     }
 

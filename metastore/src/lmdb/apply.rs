@@ -4,7 +4,7 @@ use heed::RwTxn;
 
 use super::view::Rows;
 use super::{Core, row};
-use crate::change::{Change, Check, Effect, Row};
+use crate::change::{Change, Check, Effect, Fold, Row};
 use crate::key::Key;
 use crate::store::StoreError;
 use crate::tx::RowRef;
@@ -20,6 +20,18 @@ pub(super) fn failed_checks(
     for change in changes.iter().filter(|change| change.check != Check::Nothing) {
         if !holds(&change.check, rows.get(&change.key)?) {
             failed.push(change.key.clone());
+        }
+    }
+    Ok(failed)
+}
+
+/// The keys of a run in this very transaction that are not as it believed. What it read there holds by itself.
+pub(super) fn failed_beliefs(core: &Core, txn: &RwTxn<'_>, fold: &Fold) -> Result<Vec<Key>, StoreError> {
+    let mut rows = Rows::new(core, txn);
+    let mut failed = Vec::new();
+    for (key, slot) in fold.slots.iter().filter(|(_, slot)| !slot.read) {
+        if !holds(&slot.check(), rows.get(key)?) {
+            failed.push(key.clone());
         }
     }
     Ok(failed)
@@ -53,6 +65,24 @@ pub(super) fn write(core: &Core, txn: &mut RwTxn<'_>, changes: &[Change]) -> Res
                 let Some(before) = before else { continue };
                 put(core, txn, key, &before.merged(*max, *add), &mut buffer)?;
             }
+        }
+        written += 1;
+    }
+    Ok(written)
+}
+
+/// Writes the rows of a run in this very transaction as they stand after it, and returns how many there were. After an
+/// error the transaction is half-written and must be aborted.
+pub(super) fn write_fold(core: &Core, txn: &mut RwTxn<'_>, fold: &Fold) -> Result<usize, StoreError> {
+    let mut buffer = Vec::new();
+    let mut written = 0;
+    for (key, slot) in fold.slots.iter().filter(|(_, slot)| slot.is_written()) {
+        match slot.current() {
+            Some(row) => put(core, txn, key.as_bytes(), &row, &mut buffer)?,
+            None if slot.base.is_some() => {
+                core.db.delete(txn, key.as_bytes()).map_err(|error| core.error(error))?;
+            }
+            None => continue,
         }
         written += 1;
     }

@@ -15,6 +15,8 @@
 mod apply;
 mod error;
 mod open;
+mod queue;
+mod room;
 mod row;
 mod service;
 mod store;
@@ -102,7 +104,7 @@ impl Lmdb {
         &self.core.dir
     }
 
-    /// Length of the data file in bytes.
+    /// Length of the data file in bytes, the room ahead included.
     pub fn file_bytes(&self) -> Result<u64, StoreError> {
         self.core.env.real_disk_size().map_err(|error| self.core.error(error))
     }

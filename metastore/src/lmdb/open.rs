@@ -111,8 +111,8 @@ fn network_file_system(kind: FsType) -> Option<&'static str> {
 }
 
 /// The one place with `unsafe`: the file is mapped, so it must not be changed but by the engine, nor opened twice by
-/// one process. Nothing else here writes to it, `heed` refuses a second opening, and network file systems are refused
-/// above. No flags: the defaults are the durable ones.
+/// one process. Nothing else here writes to it (but zeros past its end: [`super::room`]), `heed` refuses a second
+/// opening, and network file systems are refused above. No flags: the defaults are the durable ones.
 #[allow(unsafe_code)]
 fn open_env(dir: &Path, config: &LmdbConfig) -> heed::Result<Env<WithTls>> {
     let mut options = EnvOpenOptions::new();

@@ -7,34 +7,35 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use heed::RwTxn;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use super::queue::Queue;
+use super::room::Room;
 use super::turnstile::Turnstile;
 use super::view::Rows;
 use super::{Core, Lmdb, apply};
-use crate::change::{Change, Check, unguarded_add};
+use crate::change::{Check, Fold};
 use crate::group::GroupConfig;
 use crate::key::Key;
-use crate::mem::check_limits;
 use crate::store::StoreError;
 use crate::tx::{Stop, Tx, Versions};
-use crate::work::{End, Fence, Ran, Verdict, Work};
+use crate::work::{End, Fence, Ran, Verdict, Wake, Work};
 
 /// Transactions that one group may need because a fence moved or the disk failed.
 const GROUP_ATTEMPTS: u32 = 6;
+/// The longest wait for a group to gather, however long the last one took.
+const LONGEST_GATHERING: Duration = Duration::from_millis(5);
 /// The writer is the only lane of its kind.
 const LANE: usize = 0;
 
-type Queue = SyncSender<Box<dyn Work>>;
-
 /// The writing thread of one namenode. Dropping it finishes queued work and ends the thread.
 pub struct Writer {
-    queue: Option<Queue>,
+    queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -50,27 +51,35 @@ impl Writer {
     ) -> Result<Writer, StoreError> {
         let core = store.core.clone();
         let turnstile = Turnstile::of(&core.dir).map_err(|error| core.error(error.into()))?;
-        let (queue, works) = sync_channel(config.queue.max(1));
-        let lane = Lane { core: core.clone(), turnstile, fence, versions, config: config.clone(), runtime };
+        let room = Room::of(&core.dir).map_err(|error| core.error(error.into()))?;
+        let queue = Arc::new(Queue::new(config.queue));
+        let config = config.clone();
+        let lane = Lane {
+            core: core.clone(),
+            queue: queue.clone(),
+            turnstile,
+            room,
+            fence,
+            versions,
+            config,
+            runtime,
+        };
         let thread = std::thread::Builder::new()
             .name("lmdb-writer".into())
-            .spawn(move || lane.serve(&works))
+            .spawn(move || lane.serve())
             .map_err(|error| core.error(error.into()))?;
-        Ok(Writer { queue: Some(queue), thread: Some(thread) })
+        Ok(Writer { queue, thread: Some(thread) })
     }
 
     /// Queues an operation that may write; all targets share the one lane. Gives the work back when the queue is full.
     pub fn write(&self, _target: u64, work: Box<dyn Work>) -> Result<(), Box<dyn Work>> {
-        let Some(queue) = &self.queue else { return Err(work) };
-        queue.try_send(work).map_err(|refused| match refused {
-            TrySendError::Full(work) | TrySendError::Disconnected(work) => work,
-        })
+        self.queue.push(work)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue = None;
+        self.queue.close();
         // The last owner may be an operation that this very thread has just finished: then it ends by itself.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
@@ -92,46 +101,72 @@ enum Attempt {
 
 struct Lane {
     core: Arc<Core>,
+    queue: Arc<Queue>,
     turnstile: Turnstile,
+    room: Room,
     fence: Arc<dyn Fence>,
     versions: Versions,
     config: GroupConfig,
     runtime: Handle,
 }
 
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.queue.abandon();
+    }
+}
+
 impl Lane {
-    /// Serves until the sender is gone and everything queued is finished.
-    fn serve(&self, queue: &Receiver<Box<dyn Work>>) {
-        while let Ok(first) = queue.recv() {
-            let mut group = VecDeque::from([first]);
-            self.run_group(&mut group, Some(queue));
+    /// Serves until the queue is closed and everything in it is finished.
+    fn serve(&self) {
+        let (mut answered, mut took) = (0, Duration::ZERO);
+        loop {
+            // Whom the last group answered is likely to be back within a part of a commit's time. Without waiting for
+            // them, clients fall into two halves that wait for each other, and every commit carries but half of them.
+            let expected = (self.queue.len() + answered).min(self.room(0));
+            if !self.queue.wait() {
+                return;
+            }
+            self.queue.wait_for(expected, (took / 2).min(LONGEST_GATHERING));
+            let begun = Instant::now();
+            let mut group = VecDeque::new();
+            self.queue.take(&mut group, self.room(0));
+            answered = self.run_group(&mut group, true);
+            took = begun.elapsed();
         }
     }
 
-    /// Runs a group to its end, joined by what waits in the queue by the time the write lock is held.
-    fn run_group(&self, group: &mut VecDeque<Box<dyn Work>>, queue: Option<&Receiver<Box<dyn Work>>>) {
+    /// How many more operations fit into a group of `operations`.
+    fn room(&self, operations: usize) -> usize {
+        self.config.max_operations.max(1).saturating_sub(operations)
+    }
+
+    /// Runs a group to its end; if it is `open`, joined by what waits in the queue by the time the write lock is held.
+    /// Returns how many operations that were.
+    fn run_group(&self, group: &mut VecDeque<Box<dyn Work>>, open: bool) -> usize {
         for attempt in 1..=GROUP_ATTEMPTS {
-            let error = match self.attempt(group, queue) {
+            let error = match self.attempt(group, open) {
                 Attempt::Ended(ends) => {
-                    group.drain(..).zip(ends).for_each(|(work, end)| work.finish(end));
-                    return;
+                    let answered = group.len();
+                    let _woken: Vec<Wake> =
+                        group.drain(..).zip(ends).map(|(work, end)| work.finish(end)).collect();
+                    return answered;
                 }
                 Attempt::FenceMoved(key) => {
                     if self.runtime.block_on(self.fence.moved(LANE, &key)) == Verdict::Fenced {
+                        self.queue.take(group, usize::MAX);
                         finish_all(group, &End::Fenced);
-                        queue
-                            .into_iter()
-                            .flat_map(Receiver::try_iter)
-                            .for_each(|work| work.finish(End::Fenced));
-                        return;
+                        return 0;
                     }
                     None
                 }
                 // One that does not fit must not take the others with it.
                 Attempt::Failed(StoreError::Full(_)) if group.len() > 1 => {
                     self.core.counters.retries.add(group.len());
-                    group.drain(..).for_each(|work| self.run_group(&mut VecDeque::from([work]), None));
-                    return;
+                    return group
+                        .drain(..)
+                        .map(|work| self.run_group(&mut VecDeque::from([work]), false))
+                        .sum();
                 }
                 Attempt::Failed(error) => Some(error),
             };
@@ -142,26 +177,25 @@ impl Lane {
                     tracing::warn!(%error, operations = group.len(), "a group runs again");
                     std::thread::sleep(self.config.backoff * 2u32.pow(attempt));
                 }
-                Some(error) => return finish_all(group, &End::Failed(error)),
+                Some(error) => {
+                    finish_all(group, &End::Failed(error));
+                    return 0;
+                }
             }
         }
         finish_all(group, &End::Expired);
+        0
     }
 
     /// One transaction over the group.
-    fn attempt(
-        &self,
-        group: &mut VecDeque<Box<dyn Work>>,
-        queue: Option<&Receiver<Box<dyn Work>>>,
-    ) -> Attempt {
+    fn attempt(&self, group: &mut VecDeque<Box<dyn Work>>, open: bool) -> Attempt {
         let core = &*self.core;
         let mut txn = match self.turnstile.begin(core) {
             Ok(txn) => txn,
             Err(error) => return Attempt::Failed(error),
         };
-        if let Some(queue) = queue {
-            let room = self.config.max_operations.max(1).saturating_sub(group.len());
-            group.extend(queue.try_iter().take(room));
+        if open {
+            self.queue.take(group, self.room(group.len()));
         }
         match self.moved_fence(&txn) {
             Ok(None) => {}
@@ -185,6 +219,9 @@ impl Lane {
                 Err(error) => return Attempt::Failed(error),
             }
         }
+        if written > 0 {
+            self.room.keep(core);
+        }
         match apply::commit(core, txn, written) {
             Ok(()) => Attempt::Ended(ends),
             Err(error) => Attempt::Failed(error),
@@ -205,35 +242,35 @@ impl Lane {
     /// Runs an operation and makes its changes; tells its end, if the commit succeeds, and how many rows it wrote.
     /// `Err` = the transaction is broken.
     fn run_one(&self, txn: &mut RwTxn<'_>, work: &mut dyn Work) -> Result<(End, usize), StoreError> {
-        let mut changes = match self.run(txn, work) {
-            Ok(changes) => changes,
+        let mut fold = match self.run(txn, work) {
+            Ok(fold) => fold,
             Err(end) => return Ok((end, 0)),
         };
-        let mut failed = apply::failed_checks(&self.core, txn, &changes)?;
+        let mut failed = apply::failed_beliefs(&self.core, txn, &fold)?;
         if !failed.is_empty() {
             // It holds a row at a version from before, or inserts without having looked: it may do better now.
             self.core.counters.retries.add(1);
-            changes = match self.run(txn, work) {
-                Ok(changes) => changes,
+            fold = match self.run(txn, work) {
+                Ok(fold) => fold,
                 Err(end) => return Ok((end, 0)),
             };
-            failed = apply::failed_checks(&self.core, txn, &changes)?;
+            failed = apply::failed_beliefs(&self.core, txn, &fold)?;
         }
         if !failed.is_empty() {
             self.core.counters.conflicts.add(1);
-            return Ok((lost(&changes, &failed), 0));
+            return Ok((lost(&fold, &failed), 0));
         }
-        Ok((End::Answered, apply::write(&self.core, txn, &changes)?))
+        Ok((End::Answered, apply::write_fold(&self.core, txn, &fold)?))
     }
 
     /// Runs an operation once. `Err` = its end, without changes.
-    fn run(&self, txn: &RwTxn<'_>, work: &mut dyn Work) -> Result<Vec<Change>, End> {
+    fn run(&self, txn: &RwTxn<'_>, work: &mut dyn Work) -> Result<Fold, End> {
         let mut view = Rows::new(&self.core, txn);
         let mut tx = Tx::read_write(&mut view, &self.versions);
         // A fault in one operation must not end the thread, and with it the namenode's writes.
         let ran = catch_unwind(AssertUnwindSafe(|| work.run(&mut tx)));
-        let changes = match ran {
-            Ok(Ok(Ran::Done)) => Ok(tx.into_changes()),
+        let fold = match ran {
+            Ok(Ok(Ran::Done)) => Ok(tx.into_fold()),
             Ok(Ok(Ran::Refused)) => Err(End::Answered),
             Ok(Err(Stop::Fault(why))) => Err(fatal(why)),
             Ok(Err(Stop::Stale)) => Err(End::Expired),
@@ -241,11 +278,10 @@ impl Lane {
             Err(_) => Err(fatal("an operation panicked; see the log above".into())),
         };
         view.count(&self.core.counters);
-        let changes = changes?;
-        check_limits(&changes).map_err(End::Failed)?;
-        match unguarded_add(&changes) {
+        let fold = fold?;
+        match fold.unguarded_add() {
             Some(key) => Err(fatal(format!("row {key:?}: a lone add, which a second run would double"))),
-            None => Ok(changes),
+            None => Ok(fold),
         }
     }
 }
@@ -257,10 +293,10 @@ fn runs_again(error: &StoreError) -> bool {
 
 /// The end of an operation that disagrees with the transaction it ran in: retriable if a row moved that it holds at a
 /// version learnt earlier, its own fault if it inserts what it could have seen.
-fn lost(changes: &[Change], failed: &[Key]) -> End {
-    let inserted = changes.iter().find(|c| c.check == Check::Absent && failed.contains(&c.key));
-    match inserted {
-        Some(change) => fatal(format!("row {:?} is inserted, but exists", change.key)),
+fn lost(fold: &Fold, failed: &[Key]) -> End {
+    let inserts = |key: &&Key| fold.slots.get(*key).is_some_and(|slot| slot.check() == Check::Absent);
+    match failed.iter().find(inserts) {
+        Some(key) => fatal(format!("row {key:?} is inserted, but exists")),
         None => End::Expired,
     }
 }
@@ -270,5 +306,5 @@ fn fatal(why: String) -> End {
 }
 
 fn finish_all(group: &mut VecDeque<Box<dyn Work>>, end: &End) {
-    group.drain(..).for_each(|work| work.finish(end.clone()));
+    let _woken: Vec<Wake> = group.drain(..).map(|work| work.finish(end.clone())).collect();
 }

@@ -9,7 +9,7 @@ use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{RetryCache, RetryEntry, TableKey, retry_entry};
 use trellis_metastore::store::StoreError;
 use trellis_metastore::tx::{Stop, Tx as RowTx};
-use trellis_metastore::work::{End, Ran, Work};
+use trellis_metastore::work::{End, Ran, Wake, Work};
 
 use super::ctx::Ctx;
 use super::tx::Tx;
@@ -20,7 +20,7 @@ use crate::refusal::{Halt, Kind, Result, RpcError};
 pub type Op<A> = Box<dyn FnMut(&mut Tx<'_, '_>) -> Result<A> + Send>;
 
 /// Whoever waits for the answer; dropped without a call when the namenode was evicted (its connections close).
-pub type Later<A> = Box<dyn FnOnce(std::result::Result<A, RpcError>) + Send>;
+pub type Later<A> = Box<dyn FnOnce(std::result::Result<A, RpcError>) -> Wake + Send>;
 
 /// Walk jobs that one call may ask for: a directory may be swapped under it a few times, not for ever.
 const MAX_WALKS: u32 = 8;
@@ -127,7 +127,7 @@ impl<A: Send + 'static> Work for Pending<A> {
         Ok(ran)
     }
 
-    fn finish(mut self: Box<Self>, end: End) {
+    fn finish(mut self: Box<Self>, end: End) -> Wake {
         let result = match end {
             End::Answered => match self.last.take() {
                 Some(Ok(answer)) => {
@@ -137,16 +137,19 @@ impl<A: Send + 'static> Work for Pending<A> {
                     Ok(answer)
                 }
                 Some(Err(Halt::Refused(error) | Halt::RefusedAfter(error))) => Err(error),
-                Some(Err(Halt::Needs(job))) => return walk_then_again(self, job),
+                Some(Err(Halt::Needs(job))) => {
+                    walk_then_again(self, job);
+                    return Wake::default();
+                }
                 Some(Err(Halt::Stop(_))) | None => {
                     Err(RpcError::new(Kind::Io, "an operation ended without an answer; please report this"))
                 }
             },
-            End::Fenced => return,
+            End::Fenced => return Wake::default(),
             End::Expired => Err(expired()),
             End::Failed(error) => Err(store_error(&error)),
         };
-        (self.later)(result);
+        (self.later)(result)
     }
 
     fn deadline(&self) -> Instant {
@@ -158,7 +161,7 @@ impl<A: Send + 'static> Work for Pending<A> {
 pub(super) fn walk_then_again<A: Send + 'static>(mut call: Box<Pending<A>>, job: walkjob::WalkJob) {
     call.walks += 1;
     if call.walks > MAX_WALKS {
-        return (call.later)(Err(expired()));
+        return drop((call.later)(Err(expired())));
     }
     call.engine.runtime.clone().spawn(async move {
         match super::walks::walk(&call.engine, &call.ctx, job).await {
@@ -168,7 +171,7 @@ pub(super) fn walk_then_again<A: Send + 'static>(mut call: Box<Pending<A>>, job:
                 call.deadline = Instant::now() + call.engine.config.call_age;
                 call.engine.clone().queue(call);
             }
-            Err(error) => (call.later)(Err(error)),
+            Err(error) => drop((call.later)(Err(error))),
         }
     });
 }

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{FIRST_FREE_ID, Setting, setting};
 use trellis_metastore::store::StoreError;
-use trellis_metastore::work::{End, Work};
+use trellis_metastore::work::{End, Wake, Work};
 
 use self::backend::Backend;
 use self::call::{Codec, Pending, expired, run_once, store_error};
@@ -167,7 +167,7 @@ impl Engine {
         ids: u64,
         repeats: bool,
         op: Op<A>,
-        later: impl FnOnce(std::result::Result<A, RpcError>) + Send + 'static,
+        later: impl FnOnce(std::result::Result<A, RpcError>) -> Wake + Send + 'static,
     ) {
         if repeats && ctx.call_id.is_none() {
             ctx.call_id = self.own_ctx().call_id;
@@ -187,7 +187,7 @@ impl Engine {
                             call.ctx.ids = block;
                             engine.queue(call);
                         }
-                        Err(error) => (call.later)(Err(error)),
+                        Err(error) => drop((call.later)(Err(error))),
                     }
                 });
             }
@@ -202,7 +202,7 @@ impl Engine {
         op: Op<A>,
     ) -> std::result::Result<A, RpcError> {
         let (sender, answer) = oneshot::channel();
-        match self.read(ctx, target, op, || Box::new(move |result| drop(sender.send(result)))) {
+        match self.read(ctx, target, op, || Box::new(move |result| told(sender, result))) {
             Some(result) => result,
             None => answer.await.unwrap_or_else(|_| Err(fenced())),
         }
@@ -218,7 +218,7 @@ impl Engine {
         op: Op<A>,
     ) -> std::result::Result<A, RpcError> {
         let (sender, answer) = oneshot::channel();
-        self.write(ctx, target, ids, repeats, op, |result| drop(sender.send(result)));
+        self.write(ctx, target, ids, repeats, op, |result| told(sender, result));
         answer.await.unwrap_or_else(|_| Err(fenced()))
     }
 
@@ -257,14 +257,14 @@ impl Engine {
                 Ok(Err(stop)) => End::Failed(StoreError::Fatal(stop.to_string())),
                 Err(error) => End::Failed(error),
             };
-            return call.finish(end);
+            return drop(call.finish(end));
         }
         let refused = match writes {
             true => self.backend.write(target, call),
             false => self.backend.read(target, call),
         };
         if let Err(work) = refused {
-            work.finish(End::Expired);
+            drop(work.finish(End::Expired));
         }
     }
 
@@ -293,6 +293,12 @@ fn reserve_ids(tx: &mut tx::Tx<'_, '_>, size: u64) -> Result<Setting> {
     let first = next.value.number.max(FIRST_FREE_ID);
     tx.put(&key, &Setting { number: first + size, text: String::new() })?;
     Ok(Setting { number: first, text: String::new() })
+}
+
+/// Tells one who waits in a task of its own.
+fn told<R>(waiting: oneshot::Sender<R>, result: R) -> Wake {
+    let _ = waiting.send(result);
+    Wake::default()
 }
 
 fn fenced() -> RpcError {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use prost::Message;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
+use trellis_metastore::work::Wake;
 use trellis_proto::exception::RpcError;
 use trellis_proto::rpc::{CallId, reply};
 
+use super::outbox::Outbox;
 use super::service::Service;
 use crate::audit::Trail;
 use crate::user::User;
@@ -30,7 +31,7 @@ pub struct Caller {
 pub enum Outcome {
     /// Its answer stands in the output.
     Answered,
-    /// Its answer comes later, through the connection's channel.
+    /// Its answer comes later, through the connection's outbox.
     Queued,
 }
 
@@ -63,7 +64,7 @@ pub struct Incoming<'c> {
     pub(super) method: usize,
     pub(super) service: &'c Arc<Service>,
     pub(super) output: &'c mut BytesMut,
-    pub(super) answers: &'c mpsc::Sender<Answer>,
+    pub(super) answers: &'c Arc<Outbox>,
     /// Its share of the memory for large requests.
     pub(super) share: Option<OwnedSemaphorePermit>,
 }
@@ -116,32 +117,29 @@ pub(super) struct Ticket {
     arrived: Instant,
     method: usize,
     service: Arc<Service>,
-    answers: Option<mpsc::Sender<Answer>>,
+    answers: Option<Arc<Outbox>>,
     _share: Option<OwnedSemaphorePermit>,
 }
 
 impl Ticket {
-    /// Sends the answer to the connection.
-    pub fn answer<A: Message>(mut self, result: &Result<A, RpcError>, trail: Option<Trail>) {
+    /// Leaves the answer for the connection.
+    pub fn answer<A: Message>(mut self, result: &Result<A, RpcError>, trail: Option<Trail>) -> Wake {
         self.service.note(self.method, result.as_ref().err(), self.arrived);
         if let Some(trail) = trail {
             self.service.audit(&trail, &self.caller, &self.caller_context);
         }
         let mut frame = BytesMut::new();
         put(&mut frame, &self.id, result);
-        self.send(Answer::Frame { frame, request_bytes: self.request_bytes });
+        self.leave(Answer::Frame { frame, request_bytes: self.request_bytes })
     }
 
-    /// The channel has room for every call that a connection may have in flight; a closed one needs no answer.
-    fn send(&mut self, answer: Answer) {
-        if let Some(answers) = self.answers.take() {
-            let _ = answers.try_send(answer);
-        }
+    fn leave(&mut self, answer: Answer) -> Wake {
+        self.answers.take().map_or_else(Wake::default, |answers| answers.put(answer))
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.send(Answer::Lost);
+        drop(self.leave(Answer::Lost));
     }
 }

@@ -1,7 +1,7 @@
 //! One connection, one task: bytes in, calls, bytes out.
 //!
 //! Reads that the store answers at once are encoded straight into the output; answers to calls that arrived together
-//! leave in one write. Calls that wait for the store answer later through a channel that this task drains, so a
+//! leave in one write. Calls that wait for the store answer later through an outbox that this task empties, so a
 //! waiting write holds up nothing behind it. Nothing here takes a lock or hands a read to another thread.
 
 use std::future::Future;
@@ -15,12 +15,13 @@ use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::WriteHalf;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, mpsc};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::rpc::{Call, Context, Event, ServerConn};
 
 use super::call::{Answer, Caller, Incoming, Outcome};
+use super::outbox::Outbox;
 use super::server::Hub;
 use super::service::{PROTOCOLS, Service};
 
@@ -70,8 +71,8 @@ struct Connection {
     caller: Option<Caller>,
     input: BytesMut,
     output: BytesMut,
-    /// Sends later answers to this task; has room for all calls in flight.
-    answers: mpsc::Sender<Answer>,
+    /// Where later answers wait for this task.
+    answers: Arc<Outbox>,
     /// Calls that wait for the store, and the bytes of their requests.
     pending: usize,
     pending_bytes: usize,
@@ -91,7 +92,6 @@ struct Connection {
 
 /// Serves a connection to its end.
 pub(super) async fn serve(mut stream: TcpStream, peer: SocketAddr, number: u64, hub: Arc<Hub>) {
-    let (answers, later) = mpsc::channel(hub.limits.max_calls + 1);
     let now = Instant::now();
     let mut connection = Connection {
         protocol: ServerConn::new(PROTOCOLS, hub.limits.max_frame_bytes, number),
@@ -101,7 +101,7 @@ pub(super) async fn serve(mut stream: TcpStream, peer: SocketAddr, number: u64, 
         caller: None,
         input: BytesMut::new(),
         output: BytesMut::new(),
-        answers,
+        answers: Arc::default(),
         pending: 0,
         pending_bytes: 0,
         unsent: 0,
@@ -114,7 +114,7 @@ pub(super) async fn serve(mut stream: TcpStream, peer: SocketAddr, number: u64, 
         moved: now,
         looked_up: now,
     };
-    connection.run(&mut stream, later).await;
+    connection.run(&mut stream).await;
 }
 
 impl Drop for Connection {
@@ -124,7 +124,8 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    async fn run(&mut self, stream: &mut TcpStream, mut later: mpsc::Receiver<Answer>) {
+    async fn run(&mut self, stream: &mut TcpStream) {
+        let answers = self.answers.clone();
         let (mut reader, writer) = stream.split();
         let limits = &self.hub.limits;
         let tick = limits.handshake.min(limits.stalled).min(limits.idle).max(Duration::from_millis(1));
@@ -132,7 +133,7 @@ impl Connection {
         loop {
             let rest = self.work();
             while self.output.len() < self.hub.limits.max_output_bytes
-                && let Ok(answer) = later.try_recv()
+                && let Some(answer) = answers.take()
             {
                 self.take(answer);
             }
@@ -162,7 +163,7 @@ impl Connection {
             }
             self.make_room();
             tokio::select! {
-                Some(answer) = later.recv(), if self.output.len() < self.hub.limits.max_output_bytes => self.take(answer),
+                () = answers.filled(), if self.output.len() < self.hub.limits.max_output_bytes => {}
                 read = reader.read_buf(&mut self.input), if self.wants_input() => match read {
                     Ok(0) | Err(_) => return,
                     Ok(_) => self.moved = Instant::now(),

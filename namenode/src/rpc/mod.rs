@@ -9,8 +9,9 @@
 //! | `fixed` | answers that need no store |
 //! | [`service`] | a call looked up in the tables, run, measured, audited |
 //! | [`server`] | the listener, limits, closing |
+//! | `threads` | the event loops that connections are spread over |
 //! | `connection` | one task per connection: bytes in, calls, bytes out |
-//! | `call` | one call on its way; its answer, now or later |
+//! | `call` | one call on its way; its answer, now or later (`outbox`) |
 //! | [`compat`] | docs/COMPAT.md, made from the tables |
 
 pub mod client_protocol;
@@ -31,4 +32,6 @@ pub mod service;
 
 pub mod call;
 mod connection;
+mod outbox;
 pub mod server;
+mod threads;

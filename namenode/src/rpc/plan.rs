@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prost::Message;
+use trellis_metastore::work::Wake;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::methods::{Rpc, Service as Protocol};
 use trellis_proto::presence::{Checked, decode_request};
@@ -283,7 +284,7 @@ impl Service {
             let service = self.clone();
             Box::new(move |result| {
                 let trail = auditing.and_then(|auditing| auditing.trail(&result));
-                service.after_access(due, move || ticket.answer(&result, trail));
+                service.after_access(due, move || ticket.answer(&result, trail))
             })
         };
         let Some(result) = self.engine().read(ctx, planned.target, planned.op, later) else {
@@ -294,13 +295,17 @@ impl Service {
             return call.answer(&result, trail);
         }
         let ticket = call.ticket();
-        self.after_access(due, move || ticket.answer(&result, trail));
+        drop(self.after_access(due, move || ticket.answer(&result, trail)));
         Outcome::Queued
     }
 
     /// Answers a read, after the access time of the file was moved if that is due. The answer leaves whatever comes
     /// of that.
-    fn after_access(self: &Arc<Self>, due: Option<Arc<AtomicU64>>, answer: impl FnOnce() + Send + 'static) {
+    fn after_access(
+        self: &Arc<Self>,
+        due: Option<Arc<AtomicU64>>,
+        answer: impl FnOnce() -> Wake + Send + 'static,
+    ) -> Wake {
         let id = due.map_or(0, |noted| noted.load(Ordering::Relaxed));
         if id == 0 {
             return answer();
@@ -311,8 +316,9 @@ impl Service {
             if let Err(error) = moved {
                 tracing::info!(inode = id, %error, "an access time was not moved");
             }
-            answer();
+            answer()
         });
+        Wake::default()
     }
 
     /// Runs a method that may write.
@@ -336,7 +342,7 @@ impl Service {
         let ticket = call.ticket();
         self.engine().write(ctx, planned.target, planned.ids, keeps, planned.op, move |result| {
             let trail = auditing.and_then(|auditing| auditing.trail(&result));
-            ticket.answer(&result, trail);
+            ticket.answer(&result, trail)
         });
         Outcome::Queued
     }

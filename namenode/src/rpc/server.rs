@@ -18,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::connection;
 use super::service::Service;
+use super::threads::Threads;
 use crate::metrics::{RPC_IN_FLIGHT, RPC_LARGE_REQUESTS};
 
 /// Connections that may wait to be accepted.
@@ -48,6 +49,8 @@ pub struct Limits {
     pub idle: Duration,
     /// How long a clean stop waits for calls in flight.
     pub drain: Duration,
+    /// Threads that serve connections.
+    pub rpc_threads: usize,
     /// Users that may act for others, whoever they are (stock: `hadoop.proxyuser.NAME.*`; none by default).
     pub proxy_users: Vec<String>,
 }
@@ -64,6 +67,7 @@ impl Default for Limits {
             stalled: Duration::from_secs(60),
             idle: Duration::from_secs(600),
             drain: Duration::from_secs(5),
+            rpc_threads: std::thread::available_parallelism().map_or(1, usize::from),
             proxy_users: Vec::new(),
         }
     }
@@ -124,7 +128,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 impl Server {
-    /// Serves connections until it is told to stop, in tasks of the current runtime.
+    /// Serves connections until it is told to stop, on threads of its own; accepts in a task of the current runtime.
     pub fn start(listener: TcpListener, service: Arc<Service>, mut limits: Limits) -> io::Result<Server> {
         let address = listener.local_addr()?;
         limits.max_calls = limits.max_calls.max(1);
@@ -141,7 +145,8 @@ impl Server {
         });
         hub.service.served_by(&hub);
         let (order, orders) = watch::channel(Order::Serve);
-        let task = tokio::spawn(accept(listener, hub.clone(), orders));
+        let threads = Threads::start(hub.limits.rpc_threads)?;
+        let task = tokio::spawn(accept(listener, hub.clone(), threads, orders));
         Ok(Server { address, order, task, hub })
     }
 
@@ -182,7 +187,7 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, hub: Arc<Hub>, mut orders: watch::Receiver<Order>) {
+async fn accept(listener: TcpListener, hub: Arc<Hub>, threads: Threads, mut orders: watch::Receiver<Order>) {
     let mut connections = JoinSet::new();
     let mut number = 0;
     let mut tidy = tokio::time::interval(TIDY_EVERY);
@@ -192,7 +197,10 @@ async fn accept(listener: TcpListener, hub: Arc<Hub>, mut orders: watch::Receive
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     number += 1;
-                    admit(stream, peer, number, &hub, &mut connections);
+                    if admit(&stream, peer, &hub, connections.len()) {
+                        let task = serve(stream, peer, number, hub.clone());
+                        connections.spawn_on(task, threads.next());
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection; raise the limit of open files if it is that");
@@ -224,17 +232,27 @@ async fn accept(listener: TcpListener, hub: Arc<Hub>, mut orders: watch::Receive
     hub.service.metrics().connections.set(0.0);
 }
 
-fn admit(stream: TcpStream, peer: SocketAddr, number: u64, hub: &Arc<Hub>, connections: &mut JoinSet<()>) {
+/// Whether a new connection may stay.
+fn admit(stream: &TcpStream, peer: SocketAddr, hub: &Hub, connections: usize) -> bool {
     let metrics = hub.service.metrics();
     metrics.connections_total.increment(1);
-    if connections.len() >= hub.limits.max_connections {
+    if connections >= hub.limits.max_connections {
         metrics.connections_refused.increment(1);
         tracing::info!(%peer, limit = hub.limits.max_connections, "too many connections: one more was closed");
-        return;
+        return false;
     }
-    if let Err(error) = stream.set_nodelay(true) {
+    let admitted = stream.set_nodelay(true);
+    if let Err(error) = &admitted {
         tracing::debug!(%peer, %error, "a connection was gone before it began");
-        return;
     }
-    connections.spawn(connection::serve(stream, peer, number, hub.clone()));
+    admitted.is_ok()
+}
+
+/// Serves a connection, on the thread that runs this.
+async fn serve(accepted: TcpStream, peer: SocketAddr, number: u64, hub: Arc<Hub>) {
+    // The listener's event loop gives it up, this one takes it over.
+    match accepted.into_std().and_then(TcpStream::from_std) {
+        Ok(stream) => connection::serve(stream, peer, number, hub).await,
+        Err(error) => tracing::warn!(%peer, %error, "a connection could not be taken over"),
+    }
 }

@@ -27,7 +27,7 @@ pub async fn a_full_queue_gives_the_work_back() {
     ];
     let (work, refused) = sim::work(Instant::now() + HOUR, |tx| Ok((Ran::Done, exists(tx, 1)?)));
     let back = bench.lanes.write(0, work).expect_err("a third one fits in a queue of two");
-    back.finish(End::Expired);
+    drop(back.finish(End::Expired));
     assert_eq!(end_of(refused).await, (End::Expired, None));
     bench.seat.faulty.thaw();
     assert_eq!(end_of(first).await.0, End::Answered);

@@ -21,7 +21,7 @@ use trellis_metastore::group::GroupConfig;
 use trellis_metastore::lmdb::{Lmdb, Writer};
 use trellis_metastore::schema::{self, Setting};
 use trellis_metastore::tx::{Stop, Tx, Versions};
-use trellis_metastore::work::{End, Ran, Unfenced, Work};
+use trellis_metastore::work::{End, Ran, Unfenced, Wake, Work};
 
 pub use process::is_child;
 
@@ -76,8 +76,9 @@ impl<F: FnMut(&mut Tx<'_>) -> Result<Ran, Stop> + Send> Work for Op<F> {
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<Ran, Stop> {
         (self.run)(tx)
     }
-    fn finish(self: Box<Self>, end: End) {
+    fn finish(self: Box<Self>, end: End) -> Wake {
         let _ = self.ended.send((self.number, end));
+        Wake::default()
     }
     fn deadline(&self) -> Instant {
         self.deadline

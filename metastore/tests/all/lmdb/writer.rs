@@ -33,6 +33,7 @@ pub fn trials() -> Vec<Trial> {
         trial("writer_never_half_applies_a_stale_hold", stale_hold),
         trial("writer_full_map_fails_only_what_does_not_fit", full_map),
         trial("writer_oversized_row_fails_alone", oversized),
+        trial("writer_makes_its_file_longer_by_steps", steps),
         trial("reader_inside_a_reader_is_an_error", nested_read),
     ]
 }
@@ -51,6 +52,33 @@ fn block(writer: &Writer, ends: &Ends, number: usize) -> Sender<()> {
     );
     is_inside.recv().unwrap();
     release
+}
+
+/// Commits find room in the file: only now and then does one make it longer.
+fn steps(dir: &Path) {
+    const COMMITS: usize = 400;
+    let store = open(dir);
+    let (writer, _runtime) = start(&store, 1);
+    let ends = Ends::new();
+    let mut lengths = vec![store.file_bytes().unwrap()];
+    for number in 0..COMMITS {
+        send(
+            &writer,
+            ends.op(number, move |tx| {
+                let text = "x".repeat(1000);
+                tx.insert(&setting(&format!("row {number}")), &Setting { number: 0, text })?;
+                Ok(Ran::Done)
+            }),
+        );
+        assert_eq!(ends.next().1, End::Answered);
+        lengths.push(store.file_bytes().unwrap());
+    }
+    let grown = lengths.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(lengths[COMMITS] - lengths[0] > 400_000, "{lengths:?}");
+    assert!(
+        (1..COMMITS / 20).contains(&grown),
+        "{grown} of {COMMITS} commits made the file longer: {lengths:?}"
+    );
 }
 
 fn one_group(dir: &Path) {
@@ -150,7 +178,7 @@ fn queue_full(dir: &Path) {
     (1..=3).for_each(|n| send(&writer, ends.op(n, |tx| increment(tx, "a"))));
     let refused = writer.write(0, ends.op(4, |tx| increment(tx, "a")));
     let Err(work) = refused else { panic!("a fourth was queued") };
-    work.finish(End::Expired);
+    drop(work.finish(End::Expired));
     drop(release);
     assert_eq!(ends.take(5)[4], (4, End::Expired));
     assert_eq!(number(&store, "a"), 3);
