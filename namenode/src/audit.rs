@@ -1,14 +1,14 @@
 //! The audit log: one line per operation, in HDFS's own format (Java: FSNamesystem.FSNamesystemAuditLogger).
 //!
-//! Lines leave through a bounded queue to a thread that writes them; when the disk is slower than the namenode, lines
-//! are dropped and counted, and no call waits. Writes are logged after they are durable.
+//! Lines leave through a bounded queue to a thread that writes them, all that gathered at once; when the disk is slower
+//! than the namenode, lines are dropped and counted, and no call waits. Writes are logged after they are durable.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
@@ -19,6 +19,8 @@ use crate::rpc::call::Caller;
 const QUEUED_LINES: usize = 1 << 16;
 /// Bytes that are written to the file at a time when lines come faster than they are written.
 const WRITE_BYTES: usize = 64 << 10;
+/// How long lines gather.
+const REST: Duration = Duration::from_millis(20);
 /// Characters of a path or a caller context that are logged (stock: no path is longer).
 const MAX_CHARS: usize = 8000;
 /// Characters of a caller context that are logged (`hadoop.caller.context.max.size`).
@@ -64,8 +66,7 @@ impl AuditLog {
     /// A log that appends to a file; it is made when missing, and may be rotated by copying and truncating it.
     pub fn to_file(path: &Path) -> io::Result<AuditLog> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        // Written when the queue is empty, or when much has gathered: not line by line.
-        Ok(AuditLog::to_writer(io::BufWriter::with_capacity(WRITE_BYTES, file)))
+        Ok(AuditLog::to_writer(Paced(io::BufWriter::with_capacity(WRITE_BYTES, file))))
     }
 
     /// A log over anything that can be written to.
@@ -91,18 +92,34 @@ impl AuditLog {
     }
 }
 
+/// A writer that rests after each flush. The log's thread flushes whenever its queue is empty, and would otherwise be
+/// woken for every line: a third as much work as a read is.
+struct Paced<W>(W);
+
+impl<W: io::Write> io::Write for Paced<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()?;
+        std::thread::sleep(REST);
+        Ok(())
+    }
+}
+
 /// One whole line.
 fn line(at: SystemTime, trail: &Trail, caller: &Caller, context: &str) -> String {
-    let stamp = humantime::format_rfc3339_millis(at).to_string();
-    let stamp = stamp.trim_end_matches('Z').replace('T', " ").replace('.', ",");
-    let allowed = trail.said != Said::Denied;
     let mut text = String::with_capacity(256);
-    let (ugi, machine, command) = (&caller.ugi, &caller.machine, &trail.command);
-    // Writing to a String does not fail.
-    let _ = write!(
-        text,
-        "{stamp} INFO FSNamesystem.audit: allowed={allowed}\tugi={ugi}\tip=/{machine}\tcmd={command}\tsrc="
-    );
+    // 2023-11-14T22:13:20.123Z. Writing to a String does not fail.
+    let _ = write!(text, "{}", humantime::format_rfc3339_millis(at));
+    text.pop();
+    text.replace_range(10..11, " ");
+    text.replace_range(19..20, ",");
+    let allowed = if trail.said == Said::Denied { "false" } else { "true" };
+    let who =
+        [" INFO FSNamesystem.audit: allowed=", allowed, "\tugi=", &caller.ugi, "\tip=/", &caller.machine];
+    who.into_iter().chain(["\tcmd=", &trail.command, "\tsrc="]).for_each(|part| text.push_str(part));
     match &trail.said {
         Said::AllowedWithoutPath => text.push_str("null"),
         _ => escape(&mut text, &trail.src, MAX_CHARS),
@@ -112,12 +129,13 @@ fn line(at: SystemTime, trail: &Trail, caller: &Caller, context: &str) -> String
         Some(dst) => escape(&mut text, dst, MAX_CHARS),
         None => text.push_str("null"),
     }
-    let _ = match &trail.said {
+    text.push_str("\tperm=");
+    match &trail.said {
         Said::Made(Rights { owner, group, mode }) => {
-            write!(text, "\tperm={owner}:{group}:{}", symbolic(*mode))
+            let _ = write!(text, "{owner}:{group}:{}", symbolic(*mode));
         }
-        _ => write!(text, "\tperm=null"),
-    };
+        _ => text.push_str("null"),
+    }
     text.push_str("\tproto=rpc");
     if !context.is_empty() {
         text.push_str("\tcallerContext=");
@@ -129,6 +147,10 @@ fn line(at: SystemTime, trail: &Trail, caller: &Caller, context: &str) -> String
 
 /// Java's escapes (`StringEscapeUtils.escapeJava`): a name cannot break a line or fake a column.
 fn escape(text: &mut String, name: &str, max_chars: usize) {
+    let plain = |b: u8| (b' '..=0x7f).contains(&b) && b != b'"' && b != b'\\';
+    if name.len() <= max_chars && name.bytes().all(plain) {
+        return text.push_str(name);
+    }
     for c in name.chars().take(max_chars) {
         match c {
             '"' => text.push_str("\\\""),
@@ -152,7 +174,6 @@ fn escape(text: &mut String, name: &str, max_chars: usize) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use super::*;
     use crate::user::User;

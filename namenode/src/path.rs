@@ -1,5 +1,7 @@
 //! Paths as clients send them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use trellis_proto::exception::{Kind, RpcError};
 
@@ -16,11 +18,11 @@ pub const RAW: &[u8] = b"raw";
 /// The name that every directory reserves for its snapshots.
 pub const SNAPSHOT: &[u8] = b".snapshot";
 
-/// An absolute path: its text as the client sent it, and its components. The root has none.
+/// An absolute path: its text as the client sent it, and its components. The root has none. Clones share both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    text: String,
-    components: Vec<Bytes>,
+    text: Arc<str>,
+    components: Arc<[Bytes]>,
 }
 
 impl Path {
@@ -36,7 +38,7 @@ impl Path {
             .split('/')
             .filter(|name| !name.is_empty())
             .map(|name| whole.slice_ref(name_in(&whole, text, name)));
-        Ok(Path { components: components.collect(), text: text.to_owned() })
+        Ok(Path { components: components.collect(), text: text.into() })
     }
 
     /// The same for the path of a directory to make, which stock reads in another way first.
@@ -78,12 +80,12 @@ impl Path {
 
     /// A path by its components.
     pub fn from_components(components: Vec<Bytes>) -> Path {
-        Path { text: join(&components), components }
+        Path { text: join(&components).into(), components: components.into() }
     }
 
     /// This path with one more component.
     pub fn child(&self, name: &Bytes) -> Path {
-        let mut components = self.components.clone();
+        let mut components = self.components.to_vec();
         components.push(name.clone());
         Path::from_components(components)
     }

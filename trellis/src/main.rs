@@ -25,6 +25,10 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+/// A namenode allocates in one thread and frees in another all the time, where the system's allocator is slow.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Trellis: a file system that speaks HDFS and keeps all its metadata in a transactional store.
 #[derive(Parser)]
 #[command(name = "trellis", version, arg_required_else_help = true, max_term_width = 110, after_help = EXAMPLE)]

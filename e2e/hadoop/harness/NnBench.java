@@ -4,6 +4,8 @@ import java.io.InputStreamReader;
 import java.lang.reflect.Constructor;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
@@ -17,23 +19,26 @@ import org.apache.log4j.spi.LoggingEvent;
  * The stock NNThroughputBenchmark, many runs in one JVM, against fs.defaultFS over RPC.
  *
  * <p>usage: hdfs probe NnBench SERVER_PID THREADS NUMBER, operations on stdin, one a line: create mkdirs open fileStatus
- * rename delete. Prints a line each: operation, exit code, operations per second as the benchmark says, CPU microseconds
- * that the server spent per operation (from its /proc entry, so it must run on this machine; pid 0: not measured). Both
- * are taken over the timed part only, without what prepares it.
+ * rename delete. A create closes its file, too. Prints a line each: operation, exit code, operations per second as the
+ * benchmark says, CPU microseconds that the server spent per operation (from its /proc entry, so it must run on this
+ * machine; pid 0: not measured), and the same over the whole run. The first two are taken over the timed part only: what
+ * prepares it, the removal of what the last run left included, is over before it begins, in the background too. The
+ * last one counts all of that.
  */
 public final class NnBench {
   private static final Pattern START = Pattern.compile("Starting \\d+ \\w+\\(s\\)\\.");
   private static final Pattern DONE = Pattern.compile("# operations: (\\d+)");
   private static final Pattern RATE = Pattern.compile("Ops per sec: ([0-9.E]+)");
   private static final long TICK_US = 10_000; // of /proc/PID/stat
+  private static final long REST_MS = 300;
 
   private NnBench() {}
 
   /** Hears what the benchmark logs: it keeps its figures to itself, and says when the timed part begins and ends. */
   private static final class Listener extends AppenderSkeleton {
     private final String pid;
-    private double rate, each;
-    private long start;
+    private double rate, operations;
+    private long start, timed;
 
     Listener(String pid) {
       this.pid = pid;
@@ -42,9 +47,12 @@ public final class NnBench {
     @Override
     protected void append(LoggingEvent event) {
       String message = String.valueOf(event.getMessage());
-      if (START.matcher(message).matches()) start = cpuMicros(pid); // that of its preparation comes first, and is overwritten
+      if (START.matcher(message).matches()) start = idleCpuMicros(pid); // that of its preparation comes first, and is overwritten
       Matcher m = DONE.matcher(message);
-      if (m.matches()) each = (cpuMicros(pid) - start) / Double.parseDouble(m.group(1));
+      if (m.matches()) {
+        timed = cpuMicros(pid) - start;
+        operations = Double.parseDouble(m.group(1));
+      }
       m = RATE.matcher(message);
       if (m.find()) rate = Double.parseDouble(m.group(1));
     }
@@ -68,12 +76,32 @@ public final class NnBench {
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
     for (String operation; (operation = in.readLine()) != null; ) {
       String many = operation.equals("mkdirs") ? "-dirs" : "-files", each = operation.equals("mkdirs") ? "-dirsPerDir" : "-filesPerDir";
-      String[] line = {"-op", operation, "-threads", args[1], many, args[2], each, "32"};
+      List<String> line = new ArrayList<>(List.of("-op", operation, "-threads", args[1], many, args[2], each, "32"));
+      if (operation.equals("create")) line.add("-close");
       listener.rate = 0;
-      int exit = ToolRunner.run(make.newInstance(Probe.conf()), line);
-      System.out.printf("%s\t%d\t%.0f\t%.1f%n", operation, exit, listener.rate, listener.each);
+      long before = idleCpuMicros(args[0]);
+      int exit = ToolRunner.run(make.newInstance(Probe.conf()), line.toArray(new String[0]));
+      long whole = idleCpuMicros(args[0]) - before;
+      double n = listener.operations;
+      System.out.printf("%s\t%d\t%.0f\t%.1f\t%.1f%n", operation, exit, listener.rate, listener.timed / n, whole / n);
     }
     System.exit(0);
+  }
+
+  /** The server's CPU time once it has come to rest; one that does not within half a minute counts as it is. */
+  private static long idleCpuMicros(String pid) {
+    long now = cpuMicros(pid);
+    for (int waits = 0; waits < 100; waits++) {
+      try {
+        Thread.sleep(REST_MS);
+      } catch (InterruptedException e) {
+        throw new IllegalStateException(e);
+      }
+      long before = now;
+      now = cpuMicros(pid);
+      if (now - before <= TICK_US) break;
+    }
+    return now;
   }
 
   private static long cpuMicros(String pid) {

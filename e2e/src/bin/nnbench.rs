@@ -24,9 +24,10 @@ fn main() -> Result<()> {
     ];
     println!("{number} operations of each kind, {THREADS} threads, {PAIRS} pairs, medians\n");
     println!(
-        "| operation | stock ops/s | trellis ops/s | ratio | stock µs/op | trellis µs/op | ops per CPU s, ratio |"
+        "| operation | stock ops/s | trellis ops/s | ratio | stock µs/op | trellis µs/op | ops per CPU s, ratio | whole \
+         run, ratio |"
     );
-    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     for operation in OPERATIONS {
         let mut runs: BTreeMap<&str, Vec<Run>> = BTreeMap::new();
         for side in &mut sides {
@@ -40,13 +41,14 @@ fn main() -> Result<()> {
         let [stock, trellis] =
             ["stock", "trellis"].map(|name| medians(&runs.remove(name).unwrap_or_default()));
         println!(
-            "| {operation} | {:.0} | {:.0} | {:.2} | {:.0} | {:.0} | {:.2} |",
+            "| {operation} | {:.0} | {:.0} | {:.2} | {:.1} | {:.1} | {:.2} | {:.2} |",
             stock.rate,
             trellis.rate,
             trellis.rate / stock.rate,
             stock.cpu_us,
             trellis.cpu_us,
-            stock.cpu_us / trellis.cpu_us
+            stock.cpu_us / trellis.cpu_us,
+            stock.whole_us / trellis.whole_us
         );
     }
     Ok(())
@@ -59,12 +61,18 @@ struct Run {
     rate: f64,
     /// Server's CPU microseconds per operation.
     cpu_us: f64,
+    /// The same with what prepares the operations and removes the last run's files, in the background too.
+    whole_us: f64,
 }
 
 /// The median of each figure by itself.
 fn medians(runs: &[Run]) -> Run {
     let middle = |figure: fn(&Run) -> f64| median(runs.iter().map(figure));
-    Run { rate: middle(|run| run.rate), cpu_us: middle(|run| run.cpu_us) }
+    Run {
+        rate: middle(|run| run.rate),
+        cpu_us: middle(|run| run.cpu_us),
+        whole_us: middle(|run| run.whole_us),
+    }
 }
 
 /// A server and the benchmark's JVM, which stays, so that it is warm as well.
@@ -93,11 +101,11 @@ impl Side {
         let mut line = String::new();
         self.figures.read_line(&mut line)?;
         let columns: Vec<&str> = line.trim_end().split('\t').collect();
-        let [_, exit, rate, cpu_us] = columns[..] else {
+        let [_, exit, rate, cpu_us, whole_us] = columns[..] else {
             bail!("{}: {operation}: no figures: {line:?}", self.name);
         };
         ensure!(exit == "0", "{}: {operation} ended with {exit}", self.name);
-        Ok(Run { rate: rate.parse()?, cpu_us: cpu_us.parse()? })
+        Ok(Run { rate: rate.parse()?, cpu_us: cpu_us.parse()?, whole_us: whole_us.parse()? })
     }
 
     fn warm_up(&mut self, operation: &str) -> Result<()> {

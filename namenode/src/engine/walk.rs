@@ -150,6 +150,14 @@ impl Walked {
         self.nodes.get(self.path.components().len())
     }
 
+    /// The same, taken out.
+    pub fn into_target(mut self) -> Option<Node> {
+        match self.missing() {
+            0 => self.nodes.pop(),
+            _ => None,
+        }
+    }
+
     /// The directory that holds (or would hold) the last component, if it exists. None for the root.
     pub fn parent(&self) -> Option<&Node> {
         self.nodes.get(self.path.components().len().checked_sub(1)?)

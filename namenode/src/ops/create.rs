@@ -99,7 +99,7 @@ pub fn create(tx: &mut Tx<'_, '_>, call: &Create) -> Result<FileStatus> {
     }
     let node = add_file(tx, &mut walked, call)?;
     join_lease(tx, &call.holder)?;
-    FileStatus::of(tx, &node, bytes::Bytes::new())
+    FileStatus::of(tx, node, bytes::Bytes::new())
 }
 
 /// What stock refuses by the text of the path alone.

@@ -158,7 +158,7 @@ fn list(
     }
     let Some(node) = walked.target() else { return Ok(None) };
     if !node.is_dir() {
-        let entries = vec![FileStatus::of(tx, node, Bytes::new())?];
+        let entries = vec![FileStatus::of(tx, node.clone(), Bytes::new())?];
         return Ok(Some(Listing { entries, remaining: 0 }));
     }
     list_directory(tx, node, &after, first_cap, page).map(Some)

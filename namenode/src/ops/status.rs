@@ -35,15 +35,15 @@ pub struct FileStatus {
 
 impl FileStatus {
     /// The status of a resolved inode; reads a directory's counters.
-    pub fn of(tx: &mut Tx<'_, '_>, node: &Node, name: Bytes) -> Result<FileStatus> {
+    pub fn of(tx: &mut Tx<'_, '_>, node: Node, name: Bytes) -> Result<FileStatus> {
         let (mtime_ms, children) = match node.is_dir() {
             true => {
-                let stat = tx.stat_of(node, Hold::Loose)?;
+                let stat = tx.stat_of(&node, Hold::Loose)?;
                 (stat.max, stat.add)
             }
             false => (node.inode.mtime_ms, 0),
         };
-        Ok(FileStatus { name, inode: node.inode.clone(), mtime_ms, children })
+        Ok(FileStatus { name, inode: node.inode, mtime_ms, children })
     }
 
     /// The status of a directory that is no inode: `/.reserved` and what it lists.
@@ -77,7 +77,7 @@ pub fn get_file_info(tx: &mut Tx<'_, '_>, path: &Path) -> Result<Option<FileStat
         return Ok(Some(FileStatus::unreal(b"", RESERVED_MODE, String::new(), 0)));
     }
     let Some(walked) = walk_to_status(tx, path)? else { return Ok(None) };
-    walked.target().map(|node| FileStatus::of(tx, node, Bytes::new())).transpose()
+    walked.into_target().map(|node| FileStatus::of(tx, node, Bytes::new())).transpose()
 }
 
 /// getLocatedFileInfo: the status, and the blocks of a file. `None` when there is nothing.

@@ -129,7 +129,7 @@ impl As<'_> {
         let op = move |tx: &mut trellis_namenode::engine::tx::Tx<'_, '_>| {
             let walked = tx.walk_one(Target::new(&target, DirOp::Read).with_stat())?;
             let node = walked.target().cloned();
-            node.map(|node| FileStatus::of(tx, &node, bytes::Bytes::new())).transpose()
+            node.map(|node| FileStatus::of(tx, node, bytes::Bytes::new())).transpose()
         };
         let user = self.nn.engine.users().get(self.user);
         let ctx = self.nn.engine.ctx(user, "127.0.0.1".into(), None);
