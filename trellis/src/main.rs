@@ -6,7 +6,7 @@
 //! - [`fs`]: verbs on names, as `hdfs dfs` has them
 //! - [`admin`]: status, client-config
 //! - [`settings`], [`config`]: the table of settings, and where they come from
-//! - [`output`]: printing that survives a closed pipe
+//! - [`output`]: printing that survives a closed pipe, and says when it failed
 
 mod admin;
 mod config;
@@ -90,6 +90,13 @@ fn log() -> Result<()> {
     let filter = std::env::var("TRELLIS_LOG").unwrap_or_else(|_| "info".to_owned());
     let filter = EnvFilter::try_new(&filter)
         .with_context(|| format!("TRELLIS_LOG={filter}: give a level such as info, or target=level,…"))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        // A line that cannot be written (the log's disk is full) is dropped. To complain of it, on stderr again, would
+        // end the thread that logs.
+        .log_internal_errors(false)
+        .init();
     Ok(())
 }

@@ -149,7 +149,7 @@ impl Lane {
                 Attempt::Ended(ends) => {
                     let answered = group.len();
                     let _woken: Vec<Wake> =
-                        group.drain(..).zip(ends).map(|(work, end)| work.finish(end)).collect();
+                        group.drain(..).zip(ends).map(|(work, end)| finish(work, end)).collect();
                     return answered;
                 }
                 Attempt::FenceMoved(key) => {
@@ -306,5 +306,10 @@ fn fatal(why: String) -> End {
 }
 
 fn finish_all(group: &mut VecDeque<Box<dyn Work>>, end: &End) {
-    let _woken: Vec<Wake> = group.drain(..).map(|work| work.finish(end.clone())).collect();
+    let _woken: Vec<Wake> = group.drain(..).map(|work| finish(work, end.clone())).collect();
+}
+
+/// Tells an operation its end. A fault in that must not end the thread either; its client's connection closes.
+fn finish(work: Box<dyn Work>, end: End) -> Wake {
+    catch_unwind(AssertUnwindSafe(|| work.finish(end))).unwrap_or_default()
 }

@@ -15,7 +15,7 @@ use trellis_metastore::lmdb::{Lmdb, LmdbConfig, Writer};
 use trellis_metastore::schema::{Setting, setting};
 use trellis_metastore::store::{Store, StoreError};
 use trellis_metastore::tx::{Stop, Tx, Versions};
-use trellis_metastore::work::{End, Fence, Ran, Verdict};
+use trellis_metastore::work::{End, Fence, Ran, Verdict, Wake, Work};
 
 use super::{Ends, Op, increment, number, open, send, start, trial};
 use crate::backends::small_lmdb;
@@ -24,6 +24,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("writer_commits_what_waits_as_one_group", one_group),
         trial("writer_drops_the_writes_of_refusals_and_faults", refusals_and_faults),
+        trial("writer_outlives_a_fault_in_an_answer", fault_in_an_answer),
         trial("writer_reads_only_commits_nothing", reads_only),
         trial("writer_expires_what_waited_too_long", expired),
         trial("writer_gives_work_back_when_its_queue_is_full", queue_full),
@@ -138,6 +139,35 @@ fn refusals_and_faults(dir: &Path) {
     fatal(4, "panicked");
     fatal(6, "exists");
     assert_eq!((number(&store, "a"), number(&store, "b")), (2, 0));
+}
+
+/// An operation that is committed and cannot be answered.
+struct Unanswerable;
+
+impl Work for Unanswerable {
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<Ran, Stop> {
+        increment(tx, "a")
+    }
+    fn finish(self: Box<Self>, _: End) -> Wake {
+        panic!("a panic inside an answer")
+    }
+    fn deadline(&self) -> Instant {
+        Instant::now() + std::time::Duration::from_secs(60)
+    }
+}
+
+fn fault_in_an_answer(dir: &Path) {
+    let store = open(dir);
+    let (writer, _runtime) = start(&store, 1);
+    let ends = Ends::new();
+    let release = block(&writer, &ends, 0);
+    send(&writer, Box::new(Unanswerable));
+    send(&writer, ends.op(1, |tx| increment(tx, "a")));
+    drop(release);
+    assert_eq!(ends.take(2), [(0, End::Answered), (1, End::Answered)]);
+    send(&writer, ends.op(2, |tx| increment(tx, "a")));
+    assert_eq!(ends.next(), (2, End::Answered));
+    assert_eq!(number(&store, "a"), 3);
 }
 
 fn reads_only(dir: &Path) {
