@@ -1,25 +1,64 @@
 //! The HTTP port: `/metrics` for Prometheus, `/health`.
+//!
+//! A connection carries one request and lives for a bounded time, and there are few at a time: a client that stops in
+//! the middle of a request holds up neither others nor the namenode's stop.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use tokio::net::TcpListener;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
+use crate::rpc::server::ACCEPT_PAUSE;
 use crate::rpc::service::Service;
+
+/// Open connections; more are closed at once.
+const MAX_CONNECTIONS: usize = 64;
+/// How long a connection may take from its beginning to its end.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Serves until `stop`.
 pub async fn serve(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
-    let app = Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(service);
-    let stopped = async move {
+    let mut stopped = std::pin::pin!(async {
         let _ = stop.wait_for(|stop| *stop).await;
-    };
-    if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stopped).await {
-        tracing::error!(%error, "the HTTP port closed");
+    });
+    let app = Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(service);
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
+                    connections.spawn(tokio::time::timeout(LONGEST, answer(stream, app.clone())));
+                }
+                Ok(_) => tracing::debug!(limit = MAX_CONNECTIONS, "too many HTTP connections: one more was closed"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept an HTTP connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            () = &mut stopped => break,
+        }
+    }
+    connections.shutdown().await;
+}
+
+/// Answers the one request of a connection.
+async fn answer(stream: TcpStream, app: Router) {
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "an HTTP connection failed");
     }
 }
 

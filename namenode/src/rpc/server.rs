@@ -24,7 +24,7 @@ use crate::metrics::{RPC_IN_FLIGHT, RPC_LARGE_REQUESTS};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 /// How long accepting pauses when the process has no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often a stopping server looks whether all is answered.
 const DRAIN_CHECK: Duration = Duration::from_millis(5);
 
