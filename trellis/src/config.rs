@@ -1,6 +1,7 @@
 //! Where settings come from: flags, then `TRELLIS_*`, then a TOML file. An unknown name in any of them is an error.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -25,6 +26,8 @@ pub const OPTION_VARIABLES: &[(&str, &str)] = &[
 const TEST_VARIABLES: &[&str] = &["TRELLIS_BIN", "TRELLIS_WRITE_DOCS", "TRELLIS_REQUIRE_ALL"];
 const TEST_PREFIX: &str = "TRELLIS_TEST_";
 const PREFIX: &str = "TRELLIS_";
+/// No file of settings is longer.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Where to look for settings, on every command that has some.
 #[derive(Args, Clone, Debug, Default)]
@@ -73,8 +76,7 @@ impl Sources {
     /// Reads the file, if there is one.
     pub fn file(&self) -> Result<File> {
         let Some(path) = &self.config else { return Ok(File::default()) };
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the settings in {}", path.display()))?;
+        let text = read(path).with_context(|| format!("cannot read the settings in {}", path.display()))?;
         parse(&text).with_context(|| format!("{} is not a file of settings", path.display()))
     }
 
@@ -110,6 +112,17 @@ impl Sources {
         check(&settings).map_err(|why| anyhow::anyhow!("settings that do not go together: {why}"))?;
         Ok(settings)
     }
+}
+
+/// A file's text; refused when it is too long to be one of settings, as a device is.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    if file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_FILE_BYTES {
+        let why = format!("it is longer than {MAX_FILE_BYTES} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(text)
 }
 
 fn parse(text: &str) -> Result<File> {

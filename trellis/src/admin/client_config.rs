@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use crate::output::{complain, say};
+use crate::output::{complain, print};
 use crate::up::data_dir::live;
 
 const PROVIDER: &str = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider";
@@ -48,7 +48,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let (core, hdfs) = (core_site(&args.name), hdfs_site(&args.name, &namenodes));
     let Some(dir) = &args.write else {
-        say(site(&[core, hdfs].concat()).trim_end());
+        print(site(&[core, hdfs].concat()).trim_end())?;
         return Ok(ExitCode::SUCCESS);
     };
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::config::Sources;
-use crate::output::say;
+use crate::output::print;
 use crate::settings::{SETTINGS, Settings};
 
 const EXAMPLE: &str = "\
@@ -24,7 +24,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    say(file(&args.sources.namenode()?).trim_end());
+    print(file(&args.sources.namenode()?).trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,7 +14,7 @@ use trellis_metastore::store::{Store, StoreError};
 use trellis_namenode::membership::{LEADER, MemberInfo, live};
 use trellis_namenode::ops::format::{CLUSTER_ID, FORMAT_NUMBER};
 
-use crate::output::say;
+use crate::output::print;
 use crate::store::open;
 
 const EXAMPLE: &str = "\
@@ -52,16 +52,16 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     }
     let after = live(store).await.map_err(failed)?;
     let [cluster, format, leader] = settings(store).await.map_err(failed)?;
-    say(format_args!("store {url}, cluster {}, format {}", cluster.text, format.number));
+    print(format_args!("store {url}, cluster {}, format {}", cluster.text, format.number))?;
     let mut alive = 0;
     for member in &after {
         let moved = moved(&before, member);
         alive += usize::from(moved != Some(0));
-        say(line(member, moved, leader.text == member.id.to_string(), args.watch));
+        print(line(member, moved, leader.text == member.id.to_string(), args.watch))?;
     }
     match alive {
-        0 => say(format_args!("no namenode lives; start one with 'trellis up' or 'trellis namenode'")),
-        _ => say(format_args!("leader {}, term {}", leader.text, leader.number)),
+        0 => print(format_args!("no namenode lives; start one with 'trellis up' or 'trellis namenode'"))?,
+        _ => print(format_args!("leader {}, term {}", leader.text, leader.number))?,
     }
     Ok(if alive > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

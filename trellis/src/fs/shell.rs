@@ -1,7 +1,7 @@
 //! What all verbs share: the client, output, failures, paths and patterns.
 
 use std::fmt::Display;
-use std::io::{BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, Stdout, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -11,6 +11,7 @@ use trellis_client::types::FileStatus;
 use trellis_client::{Client, Conf, Error};
 
 use super::walk::child;
+use crate::output::{complain, written};
 
 const DEFAULT_FS: &str = "hdfs://127.0.0.1:8020";
 /// Paths that one pattern may match; more is a mistake, and would not fit in memory.
@@ -40,18 +41,18 @@ impl Shell {
         let uri = fs.or((!configured).then_some(DEFAULT_FS));
         let (builder, _) = Client::from_conf(&conf, uri).context("which file system?")?;
         let client = builder.caller_context("CLI").build()?;
-        Ok(Shell { client, out: BufWriter::new(std::io::stdout()), failed: false })
+        Ok(Shell { client, out: BufWriter::new(io::stdout()), failed: false })
     }
 
-    /// Prints a line. Nobody may be reading any more: then there is nothing left to do.
+    /// Prints a line. When that fails there is nothing left to do.
     pub fn say(&mut self, line: impl Display) {
         self.print(format_args!("{line}\n"));
     }
 
     /// Prints a text as it is.
     pub fn print(&mut self, text: impl Display) {
-        if write!(self.out, "{text}").is_err() {
-            std::process::exit(0);
+        if let Err(error) = write!(self.out, "{text}") {
+            std::process::exit(i32::from(self.cannot_print(error)));
         }
     }
 
@@ -59,7 +60,7 @@ impl Shell {
     pub fn fail(&mut self, verb: &str, why: impl Display) {
         self.failed = true;
         let _ = self.out.flush();
-        let _ = writeln!(std::io::stderr(), "{verb}: {why}");
+        let _ = writeln!(io::stderr(), "{verb}: {why}");
     }
 
     /// The same, for an exit code without words.
@@ -74,10 +75,21 @@ impl Shell {
 
     /// The exit code.
     pub fn end(mut self) -> ExitCode {
-        if self.out.flush().is_err() {
-            return ExitCode::SUCCESS;
+        if let Err(error) = self.out.flush() {
+            self.failed = self.cannot_print(error);
         }
         if self.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+
+    /// Whether this command has failed, now that its output cannot be written. A reader that has gone is no failure.
+    fn cannot_print(&self, error: io::Error) -> bool {
+        match written(Err(error)) {
+            Ok(()) => self.failed,
+            Err(error) => {
+                complain(format_args!("{error:#}"));
+                true
+            }
+        }
     }
 
     /// A path in full, without repeated slashes, `.` and `..`.

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use trellis_metastore::open::StoreUrl;
 use trellis_namenode::check::{MAX_FINDINGS, check};
 
-use crate::output::{complain, say};
+use crate::output::{complain, print};
 
 const EXAMPLE: &str = "\
 Example:
@@ -30,10 +30,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let opened = super::open(&args.store)?;
     let findings = check(opened.store()).await.map_err(|error| anyhow!("{}: {error}", args.store))?;
     for finding in &findings {
-        say(finding);
+        print(finding)?;
     }
     if findings.is_empty() {
-        say(format_args!("{}: nothing found", args.store));
+        print(format_args!("{}: nothing found", args.store))?;
         return Ok(ExitCode::SUCCESS);
     }
     let more = if findings.len() >= MAX_FINDINGS { " or more" } else { "" };

@@ -51,7 +51,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         match dump_table(opened.store(), table, &mut out).await.and_then(|()| Ok(out.flush()?)) {
             Ok(()) => {}
             Err(error) if is_closed_pipe(&error) => break,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.context(format!("the dump of {} is not whole", args.store))),
         }
     }
     Ok(ExitCode::SUCCESS)

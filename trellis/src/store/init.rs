@@ -38,6 +38,9 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     if args.store == StoreUrl::Mem {
         bail!("mem: is made by the namenode that uses it; give lmdb:DIR");
     }
+    if let Some(id) = args.cluster_id.as_deref().filter(|id| !is_cluster_id(id)) {
+        bail!("--cluster-id {id:?}: give printable ASCII characters without blanks");
+    }
     let Initialised { cluster_id, made } =
         init(&args.store, args.cluster_id, &args.sources.namenode()?.config).await?;
     match made {
@@ -50,6 +53,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn is_cluster_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Makes an empty namespace, unless there is one. Its root belongs to the user that runs this.

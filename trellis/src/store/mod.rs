@@ -38,7 +38,8 @@ pub async fn run(command: Command) -> Result<ExitCode> {
 /// Opens a store that exists. What is in memory belongs to another process.
 pub fn open(url: &StoreUrl) -> Result<Opened> {
     match url {
-        StoreUrl::Lmdb(dir) if !dir.join("data.mdb").exists() => {
+        // What cannot be looked at is told apart when it is opened.
+        StoreUrl::Lmdb(dir) if matches!(dir.join("data.mdb").try_exists(), Ok(false)) => {
             bail!(
                 "{url}: there is no store; make one with 'trellis store init --store {url}', or check the path"
             )

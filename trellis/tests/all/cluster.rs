@@ -1,8 +1,13 @@
 //! `trellis up`.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::support::{Up, complaint, output, runs, trellis, wait};
 
@@ -90,17 +95,69 @@ fn a_namenode_that_cannot_start_is_told_with_its_reason() {
     assert!(why.contains("namenode 0 did not start") && why.contains(&port), "{why}");
 }
 
+/// A full disk under the log must not end the threads that log: on a store that is not full, all goes on.
+#[test]
+fn a_namenode_whose_log_cannot_be_written_serves_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("lmdb:{}", dir.path().join("store").display());
+    assert!(output(&["store", "init", "--store", &url]).status.success());
+    let (full, mut said) = (fs::File::options().write(true).open("/dev/full").unwrap(), String::new());
+    let mut namenode =
+        trellis(&["namenode", "--rpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", &url])
+            .env("TRELLIS_LOG", "debug")
+            .stdout(Stdio::piped())
+            .stderr(full)
+            .spawn()
+            .unwrap();
+    BufReader::new(namenode.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let server = said.split_whitespace().find(|word| word.starts_with("hdfs://")).unwrap_or_default();
+    let fs = |args: &[&str]| output(&[&["fs", "--fs", server], args].concat()).status.code();
+    let answers = [
+        fs(&["mkdir", "/a"]),
+        // A refusal is logged by the thread that writes.
+        fs(&["touchz", "/a"]),
+        fs(&["mkdir", "/a/no/b"]),
+        fs(&["mkdir", "/a/b"]),
+        fs(&["ls", "/a"]),
+    ];
+    kill(Pid::from_raw(namenode.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let ended = namenode.wait().unwrap();
+    assert_eq!(answers, [Some(0), Some(1), Some(1), Some(0), Some(0)], "{said}");
+    assert!(ended.success());
+}
+
+/// A client that stops in the middle of an HTTP request does not hold up the stop.
+#[test]
+fn a_stop_waits_for_no_http_client() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut up = Up::start(&dir.path().join("data"), &[]);
+    let address = fs::read_to_string(up.data.join("run/namenode-0.addr")).unwrap();
+    let mut client = TcpStream::connect(address.lines().nth(1).unwrap()).unwrap();
+    client.write_all(b"GET /health HTTP/1.1\r\nHost: ").unwrap();
+    // Another is served meanwhile, and its connection ends with its answer.
+    let mut other = TcpStream::connect(address.lines().nth(1).unwrap()).unwrap();
+    other.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut said = String::new();
+    other.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("serves\n"), "{said}");
+    let begun = Instant::now();
+    up.signal(Signal::SIGTERM);
+    assert_eq!(up.ended(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--datanodes", "1"], "no datanodes yet"),
         (&["--namenodes", "0"], "from 1 to"),
         (&["--set", "heartbeet=1s"], "did you mean heartbeat"),
         (&["--set", "member_timeout=1ms"], "twice the heartbeat"),
         (&["--rpc-port", "9000", "--http-port", "9000"], "both an RPC and an HTTP port"),
         (&["--config", "/nowhere/trellis.toml"], "cannot read the settings"),
+        (&["--config", "/dev/zero"], "longer than"),
     ];
     for (args, reason) in cases {
         let refused = trellis(&["up", "--data"]).arg(&data).args(args).output().unwrap();

@@ -1,5 +1,6 @@
 //! `trellis store`.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread::sleep;
@@ -108,4 +109,39 @@ fn a_damaged_store_is_found_damaged() {
         "{}",
         complaint(&refused)
     );
+}
+
+/// What was asked for and could not be written is no success; a reader that has gone is none of its business.
+#[test]
+fn output_that_is_lost_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = url(dir.path());
+    assert!(output(&["store", "init", "--store", &url]).status.success());
+    let commands: [&[&str]; 4] = [
+        &["store", "check", "--store", &url],
+        &["store", "dump", "--store", &url],
+        &["admin", "settings"],
+        &["admin", "client-config", "--namenode", "127.0.0.1:8020"],
+    ];
+    for command in commands {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let lost = trellis(command).stdout(full).output().unwrap();
+        let why = complaint(&lost);
+        assert!(lost.status.code() == Some(1) && why.contains("No space left"), "{command:?}: {why}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let unread = trellis(command).stdout(writer).output().unwrap();
+        assert!(unread.status.success(), "{command:?}: {}", complaint(&unread));
+    }
+}
+
+#[test]
+fn a_cluster_id_is_one_word() {
+    let dir = tempfile::tempdir().unwrap();
+    for id in ["", "a b", "a\nb"] {
+        let refused = output(&["store", "init", "--store", &url(dir.path()), "--cluster-id", id]);
+        let why = complaint(&refused);
+        assert!(refused.status.code() == Some(1) && why.contains("--cluster-id"), "{id:?}: {why}");
+    }
+    assert!(!dir.path().join("store").exists());
 }

@@ -1,6 +1,6 @@
 //! `trellis fs`, with the exit codes of the stock shell.
 
-use crate::support::{Up, complaint, output};
+use crate::support::{Up, complaint, output, trellis};
 
 /// (arguments, exit code, what stdout must hold, what stderr must hold). Steps build on each other.
 const STEPS: &[(&[&str], i32, &str, &str)] = &[
@@ -105,6 +105,23 @@ fn a_failure_says_what_to_do() {
         refused.status.code() == Some(1) && complaint(&refused).contains("hdfs://HOST:PORT"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn output_that_is_lost_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &[]);
+    assert!(up.fs(&["mkdir", "/a"]).status.success());
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let lost = trellis(&["fs", "--fs", &up.fs, "ls", "/"]).stdout(full).output().unwrap();
+    let why = complaint(&lost);
+    assert!(lost.status.code() == Some(1) && why.contains("No space left"), "{why}");
+    let unread = |path: &str| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        trellis(&["fs", "--fs", &up.fs, "ls", "/", path]).stdout(writer).output().unwrap().status.code()
+    };
+    assert_eq!((unread("/a"), unread("/nosuch")), (Some(0), Some(1)));
 }
 
 #[test]
