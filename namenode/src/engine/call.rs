@@ -164,7 +164,13 @@ pub(super) fn walk_then_again<A: Send + 'static>(mut call: Box<Pending<A>>, job:
         return drop((call.later)(Err(expired())));
     }
     call.engine.runtime.clone().spawn(async move {
-        match super::walks::walk(&call.engine, &call.ctx, job).await {
+        let engine = call.engine.clone();
+        let Ok(Ok(leave)) = tokio::time::timeout_at(call.deadline, engine.walks().acquire()).await else {
+            return drop((call.later)(Err(expired())));
+        };
+        let walked = super::walks::walk(&engine, &call.ctx, job).await;
+        drop(leave);
+        match walked {
             Ok(result) => {
                 call.ctx.walked = Some(Arc::new(result));
                 // The walk took its time; the queue is given its own, or a long walk would never come to an end.

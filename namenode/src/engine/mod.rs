@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use prost::Message;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::Instant;
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{FIRST_FREE_ID, Setting, setting};
@@ -36,6 +36,8 @@ use crate::user::{User, Users};
 
 /// Entries of the hint table each way: about 200 bytes each.
 const HINTS: usize = 1 << 20;
+/// Walks for callers that go on at a time; others wait, no longer than a call may.
+const WALKS_AT_ONCE: usize = 16;
 /// The setting that holds the first inode id not reserved by any namenode.
 pub const NEXT_INODE_ID: &str = "next_inode_id";
 
@@ -58,6 +60,7 @@ pub struct Engine {
     own_calls: AtomicI64,
     /// Rung after something came under the hidden parent.
     detached: Notify,
+    walks: Semaphore,
 }
 
 impl Engine {
@@ -84,6 +87,7 @@ impl Engine {
             own_client,
             own_calls: AtomicI64::new(0),
             detached: Notify::new(),
+            walks: Semaphore::new(WALKS_AT_ONCE),
         })
     }
 
@@ -105,6 +109,12 @@ impl Engine {
     /// Rings whenever an operation of this namenode left something to the reaper.
     pub fn detached(&self) -> &Notify {
         &self.detached
+    }
+
+    /// Leave to walk a tree for a caller. Each walk keeps the directories that it has yet to read, so only some go on at
+    /// a time, whatever callers ask for.
+    pub fn walks(&self) -> &Semaphore {
+        &self.walks
     }
 
     /// Now, ms since the epoch.

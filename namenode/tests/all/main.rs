@@ -84,6 +84,7 @@ macro_rules! either {
             reserved::the_raw_view,
             walks::walks_refuse_as_stock_does,
             walks::a_summary_of_the_root,
+            walks::walks_wait_for_each_other,
             cases::a1_a_file_where_a_directory_is_meant,
             cases::a2_names_and_limits,
             cases::a6_times,

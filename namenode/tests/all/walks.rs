@@ -1,6 +1,7 @@
 //! Reading without a bound: permission walks and content summaries over large trees, and what they cost.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trellis_metastore::change::Row;
 use trellis_metastore::counters::Reading;
@@ -168,4 +169,24 @@ pub async fn a_summary_of_the_root() {
     let expected = "dirs=201 files=200 length=0 space=0".to_owned();
     assert_eq!(root.content_summary("/").await, Ok(expected.clone()));
     assert_eq!(Actor::new(&nn, "bob").content_summary("/").await, Ok(expected));
+}
+
+/// Walks beyond those that may go on at a time wait, but not for ever.
+pub async fn walks_wait_for_each_other() {
+    const CALL_AGE: Duration = Duration::from_millis(300);
+    let nn = Namenode::fresh_with(Config { call_age: CALL_AGE, ..Config::default() }).await;
+    let root = Actor::superuser(&nn);
+    root.give_dir("/w/u", 0o755, "alice", "bin").await;
+    let expected = "dirs=1 files=0 length=0 space=0".to_owned();
+    let walks = nn.engine.walks();
+    let all = walks.acquire_many(walks.available_permits() as u32).await.unwrap();
+    assert_eq!(class(root.content_summary("/w/u").await), Class::Retriable);
+    let waits = root.content_summary("/w/u");
+    let lets = async {
+        tokio::time::sleep(CALL_AGE / 6).await;
+        drop(all);
+    };
+    assert_eq!(futures::join!(waits, lets).0, Ok(expected.clone()));
+    let many = futures::future::join_all((0..100).map(|_| root.content_summary("/w/u"))).await;
+    assert!(many.iter().all(|sum| *sum == Ok(expected.clone())), "{many:?}");
 }
