@@ -1,8 +1,9 @@
 //! The writer: one thread that runs all operations that write, many of them in one durable transaction.
 //!
-//! A group is whatever waited while the last transaction was in flight. Each operation runs over the transaction, so
-//! it sees the writes of those before it; its own writes enter only after it ended well. Nobody is answered before the
-//! commit of the whole group has returned. Waiting for anything but the engine happens while no transaction is open.
+//! A group is whatever waited while the last transaction was in flight, and whoever of those that it answered comes back
+//! at once. Each operation runs over the transaction, so it sees the writes of those before it; its own writes enter only
+//! after it ended well. Nobody is answered before the commit of the whole group has returned. Waiting for anything but
+//! the engine happens while no transaction is open.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
