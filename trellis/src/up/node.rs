@@ -14,6 +14,8 @@ use super::data_dir::Addresses;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause before a restart.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause before a restart of one that had served: its clients are waiting for it.
+const LONGEST_PAUSE_IN_SERVICE: Duration = Duration::from_secs(2);
 /// Whoever lived this long is restarted after the first pause again.
 const LIVED_WELL: Duration = Duration::from_secs(60);
 
@@ -101,13 +103,14 @@ impl Node {
             if born.elapsed() >= LIVED_WELL {
                 pause = FIRST_PAUSE;
             }
+            pause = pause.min(if was_ready { LONGEST_PAUSE_IN_SERVICE } else { LONGEST_PAUSE });
             let again_in = self.plan.restart.then_some(pause);
             self.tell(Event::Died { index, how, was_ready, again_in }).await;
             if again_in.is_none() {
                 return;
             }
             tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                () = tokio::time::sleep(pause) => pause *= 2,
                 () = stopped(&mut self.stop) => return,
             }
         }
