@@ -62,6 +62,9 @@ enum Step {
     Another,
 }
 
+/// Whoever waits longer for the next attempt wants to know why.
+const WORTH_SAYING: Duration = Duration::from_secs(1);
+
 impl Step {
     fn after(fault: &Fault, repeat: Repeat) -> Step {
         match fault {
@@ -124,7 +127,13 @@ impl Failover {
             let Some(wait) = self.wait_before(step, &mut tries, begun) else {
                 return Err(Error::new(rpc.name, namenode.address().to_string(), tries.sends, fault));
             };
-            tracing::debug!(method = rpc.name, ?namenode, %fault, ?step, ?wait, "call failed, trying again");
+            let address = namenode.address();
+            if wait < WORTH_SAYING {
+                tracing::debug!(method = rpc.name, %address, %fault, ?step, ?wait, "a call failed and is tried again");
+            } else {
+                let (of, wait) = (self.policy.give_up_after, wait.as_secs());
+                tracing::info!(method = rpc.name, %address, %fault, "no answer; trying again in {wait} s, for {of:?} in all");
+            }
             if step == Step::Another {
                 self.leave(&namenode);
             }
