@@ -14,7 +14,7 @@ use crate::settings::{SETTINGS, Setting, Settings, check};
 pub const OPTION_VARIABLES: &[(&str, &str)] = &[
     ("TRELLIS_CONFIG", "The TOML file (`--config`)."),
     ("TRELLIS_DATA", "`up`, `admin`: the data directory (`--data`)."),
-    ("TRELLIS_STORE", "`up`, `namenode`, `store`: the store (`--store`)."),
+    ("TRELLIS_STORE", "`up`, `namenode`, `store`, `admin status`: the store (`--store`)."),
     ("TRELLIS_NAMENODES", "`up`: how many namenodes (`--namenodes`)."),
     ("TRELLIS_DATANODES", "`up`: how many datanodes (`--datanodes`)."),
     ("TRELLIS_RPC_PORT", "`up`: RPC port of the first namenode (`--rpc-port`)."),

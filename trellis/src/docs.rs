@@ -34,8 +34,8 @@ const NAMENODE: &str = "
 ## Settings of a namenode
 
 Given as `--set NAME=VALUE` (to `up` and `namenode`), as `TRELLIS_NAME` with the name in capitals, or in the table
-`[namenode]` of the file. All namenodes of one store should have equal settings. `trellis admin settings` prints the
-values in force as such a file.
+`[namenode]` of the file. All namenodes of one store should have equal settings. `trellis admin settings` prints
+such a file, with the values that its own flags, environment and file give.
 
 | setting | default | form | stock's name | meaning |
 |---|---|---|---|---|

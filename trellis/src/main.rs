@@ -4,7 +4,7 @@
 //! - [`namenode`]: one namenode
 //! - [`store`]: init, check, dump
 //! - [`fs`]: verbs on names, as `hdfs dfs` has them
-//! - [`admin`]: status, client-config
+//! - [`admin`]: status, client-config, settings
 //! - [`settings`], [`config`]: the table of settings, and where they come from
 //! - [`output`]: printing that survives a closed pipe, and says when it failed
 

@@ -90,7 +90,7 @@ settings! {
         stalled, "", "A connection on which half a request, or an unread answer, has not moved for so long is closed.";
         idle, "ipc.client.connection.maxidletime", "A connection without calls for so long is closed.";
         drain, "", "How long a clean stop waits for calls in flight.";
-        rpc_threads, "", "Threads that serve connections; one per core by default.";
+        rpc_threads, "", "Threads that serve connections; 0 = one per core.";
         proxy_users, "hadoop.proxyuser.NAME.*", "Users that may act for others, whoever they are.";
     }
 }

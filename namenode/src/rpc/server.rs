@@ -49,7 +49,7 @@ pub struct Limits {
     pub idle: Duration,
     /// How long a clean stop waits for calls in flight.
     pub drain: Duration,
-    /// Threads that serve connections.
+    /// Threads that serve connections; 0 = one per core.
     pub rpc_threads: usize,
     /// Users that may act for others, whoever they are (stock: `hadoop.proxyuser.NAME.*`; none by default).
     pub proxy_users: Vec<String>,
@@ -67,7 +67,7 @@ impl Default for Limits {
             stalled: Duration::from_secs(60),
             idle: Duration::from_secs(600),
             drain: Duration::from_secs(5),
-            rpc_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            rpc_threads: 0,
             proxy_users: Vec::new(),
         }
     }
@@ -145,7 +145,10 @@ impl Server {
         });
         hub.service.served_by(&hub);
         let (order, orders) = watch::channel(Order::Serve);
-        let threads = Threads::start(hub.limits.rpc_threads)?;
+        let threads = Threads::start(match hub.limits.rpc_threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            count => count,
+        })?;
         let task = tokio::spawn(accept(listener, hub.clone(), threads, orders));
         Ok(Server { address, order, task, hub })
     }

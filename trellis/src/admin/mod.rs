@@ -16,7 +16,7 @@ pub enum Command {
     Status(status::Args),
     /// Prints an hdfs-site.xml that spreads stock clients over all live namenodes
     ClientConfig(client_config::Args),
-    /// Prints every setting of a namenode and its value in force, as a file for --config
+    /// Prints every setting of a namenode, as flags, environment and file give it, as a file for --config
     Settings(settings::Args),
 }
 

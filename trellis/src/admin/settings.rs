@@ -1,4 +1,4 @@
-//! `trellis admin settings`: every setting and its value in force, as a file for `--config`.
+//! `trellis admin settings`: every setting, as flags, environment and file give it, as a file for `--config`.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
