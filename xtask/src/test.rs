@@ -53,7 +53,10 @@ struct Done {
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.list {
         for level in LEVELS {
-            println!("{:8} {}", level.name, level.help);
+            let needs: Vec<&str> = level.needs.iter().map(|(program, _)| *program).collect();
+            let needs =
+                if needs.is_empty() { String::new() } else { format!("; needs {}", needs.join(", ")) };
+            println!("{:8} {}{needs}", level.name, level.help);
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -21,18 +21,22 @@ const SMALL_DISK: &str = "8m";
 pub fn trials() -> Vec<Trial> {
     let strace = runs("strace", &["-o", "/dev/null", "-e", "inject=fdatasync:error=EIO:when=99", "true"]);
     let mount = runs("sh", &["-c", &mounting("true")]);
+    let strace = |test: Trial| needing(test, strace, "strace");
     vec![
-        trial("disk_nothing_is_answered_before_it_is_written", synced_before_the_answer)
-            .with_ignored_flag(!strace),
-        trial("disk_a_commit_that_fails_once_runs_again", failing_once).with_ignored_flag(!strace),
-        trial("disk_a_commit_that_fails_is_not_answered_and_not_seen", failing).with_ignored_flag(!strace),
-        trial("disk_a_failed_write_of_the_root_is_of_unknown_outcome", failing_root)
-            .with_ignored_flag(!strace),
-        trial("disk_full_is_an_error_and_reads_go_on", full_disk).with_ignored_flag(!mount),
+        strace(trial("disk_nothing_is_answered_before_it_is_written", synced_before_the_answer)),
+        strace(trial("disk_a_commit_that_fails_once_runs_again", failing_once)),
+        strace(trial("disk_a_commit_that_fails_is_not_answered_and_not_seen", failing)),
+        strace(trial("disk_a_failed_write_of_the_root_is_of_unknown_outcome", failing_root)),
+        needing(trial("disk_full_is_an_error_and_reads_go_on", full_disk), mount, "unshare, mount"),
     ]
 }
 
-/// Whether a helper program is there and may do its work; where it may not, its test is shown as ignored.
+/// A test that is shown as ignored, with what it needs, where that is not there.
+fn needing(test: Trial, there: bool, what: &str) -> Trial {
+    if there { test } else { test.with_kind(format!("needs {what}")).with_ignored_flag(true) }
+}
+
+/// Whether a helper program is there and may do its work.
 fn runs(program: &str, args: &[&str]) -> bool {
     Command::new(program)
         .args(args)
