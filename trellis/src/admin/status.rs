@@ -22,7 +22,7 @@ Examples:
   trellis admin status --data trellis-data
   trellis admin status --store lmdb:/srv/names/store --watch 10s
 
-A namenode whose heartbeat counter stands still is dead or frozen; the others take it out of the cluster after
+A namenode whose heartbeat counter stands still is dead or frozen; the others take it out of the cluster after \
 member_timeout. Exit code 0 when at least one namenode lives, else 1.";
 
 /// Options of `trellis admin status`.

@@ -109,7 +109,7 @@ async fn own(shell: &mut Shell, verb: &str, paths: &[String], recursive: bool, o
     each(shell, verb, paths, recursive, change).await;
 }
 
-/// Changes the replication of files, of a directory's all.
+/// Changes the replication of files, and of all files below directories.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  trellis fs setrep 2 /user/ann")]
 pub struct Setrep {

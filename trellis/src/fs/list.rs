@@ -114,7 +114,8 @@ impl Ls {
 /// Prints what is known of paths.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  trellis fs stat --format '%a %u:%g %n' /user/ann\n\n\
-    %a mode (octal) %A mode (symbolic) %b bytes %F kind %g group %n name %o block size %r replication %u owner\n\
+    %a mode (octal)  %A mode (symbolic)  %b bytes  %F kind  %g group  %n name\n\
+    %o block size  %r replication  %u owner\n\
     %x %y access and modification time, UTC  %X %Y the same in ms since 1970")]
 pub struct Stat {
     /// What to print

@@ -30,8 +30,9 @@ Examples:
   trellis fs --fs hdfs://127.0.0.1:8020,127.0.0.1:8030 ls -R /
   trellis fs chmod -R g+w /user/ann
 
-Patterns (* ? [ab] {a,b}) are expanded by this command, so quote them. A path that does not begin with '/' lies in
-/user/NAME. The file system is --fs, else TRELLIS_FS, else fs.defaultFS of HADOOP_CONF_DIR, else hdfs://127.0.0.1:8020.
+Patterns (* ? [ab] {a,b}) are expanded by this command, so quote them. A path that does not begin \
+with '/' lies in /user/NAME. The file system is --fs, else TRELLIS_FS, else fs.defaultFS of HADOOP_CONF_DIR, else \
+hdfs://127.0.0.1:8020.
 Exit codes: 0 done, 1 something failed, 2 wrong usage.";
 
 /// Options of `trellis fs`.
@@ -79,7 +80,7 @@ enum Verb {
     Chown(attributes::Chown),
     /// Changes the group
     Chgrp(attributes::Chgrp),
-    /// Changes the replication of files, of a directory's all
+    /// Changes the replication of files, and of all files below directories
     Setrep(attributes::Setrep),
 }
 

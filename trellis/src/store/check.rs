@@ -12,9 +12,9 @@ const EXAMPLE: &str = "\
 Example:
   trellis store check --store lmdb:trellis-data/store
 
-Prints a line for each finding and exits with 1; with 0 when there is none. Stop the namenodes first, or at least let
-nobody write: rows are read in many batches, and those of a store that is being written may not fit together. It changes
-nothing.";
+Prints a line for each finding and exits with 1; with 0 when there is none. Stop the namenodes first, or at least let \
+nobody write: rows are read in many batches, and those of a store that is being written may not fit together. \
+It changes nothing.";
 
 /// Options of `trellis store check`.
 #[derive(clap::Args)]
