@@ -8,13 +8,13 @@ use trellis_namenode::rpc::server::Limits;
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::client_namenode_protocol as client;
 
-use super::calls::file_info;
+use super::calls::{create, file_info};
 use super::{Client, Served};
 use crate::support::Namenode;
 
 /// A writer that tests can look into.
 #[derive(Clone, Default)]
-pub struct Lines(pub Arc<Mutex<Vec<u8>>>);
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -26,10 +26,24 @@ impl Write for Lines {
     }
 }
 
+impl Lines {
+    /// A fresh namenode whose audit log these are.
+    pub async fn served() -> (Served, Lines) {
+        let lines = Lines::default();
+        let audit = AuditLog::to_writer(lines.clone());
+        (Served::over(Namenode::fresh().await, Limits::default(), Some(audit)), lines)
+    }
+
+    /// The text, once it has so many lines.
+    pub async fn text(&self, lines: usize) -> String {
+        let text = || String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        super::until(|| text().lines().count() >= lines).await;
+        text()
+    }
+}
+
 pub async fn what_it_says() {
-    let lines = Lines::default();
-    let served =
-        Served::over(Namenode::fresh().await, Limits::default(), Some(AuditLog::to_writer(lines.clone())));
+    let (served, lines) = Lines::served().await;
     let mut client = served.client().await;
     client.mkdirs(0, "/a\tb").await.unwrap();
     client.call(1, client::GET_FILE_INFO, file_info("/none")).await.unwrap();
@@ -47,9 +61,7 @@ pub async fn what_it_says() {
     bob.mkdirs(0, "/x").await.unwrap_err();
     drop(client);
     served.server.stop().await;
-    let text = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    super::until(|| text().lines().count() >= 5).await;
-    let text = text();
+    let text = lines.text(5).await;
     let said: Vec<&str> = text.lines().map(|line| line.split_once("audit: ").unwrap().1).collect();
     let line = |allowed: bool, user: &str, command: &str, src: &str, dst_and_perm: &str| {
         format!(
@@ -72,9 +84,7 @@ pub async fn what_it_says() {
 
 /// The column `perm` of every command for which stock has an `auditStat`, and of some that have none.
 pub async fn what_it_says_of_rights() {
-    let lines = Lines::default();
-    let served =
-        Served::over(Namenode::fresh().await, Limits::default(), Some(AuditLog::to_writer(lines.clone())));
+    let (served, lines) = Lines::served().await;
     let mut c = served.client().await;
     let perm = |perm| hdfs::FsPermissionProto { perm };
     c.mkdirs(0, "/d/e").await.unwrap();
@@ -82,15 +92,7 @@ pub async fn what_it_says_of_rights() {
         |src: &str, mode| hdfs::SetPermissionRequestProto { src: src.into(), permission: perm(mode) };
     c.call(1, client::SET_PERMISSION, set_permission("/d", 0o1770)).await.unwrap();
     c.mkdirs(2, "/d").await.unwrap();
-    let create = hdfs::CreateRequestProto {
-        src: "/d/f".into(),
-        masked: perm(0o640),
-        client_name: "c1".into(),
-        create_flag: 1,
-        replication: 1,
-        block_size: 1 << 20,
-        ..Default::default()
-    };
+    let create = hdfs::CreateRequestProto { masked: perm(0o640), create_parent: false, ..create("/d/f") };
     c.call(3, client::CREATE, create).await.unwrap();
     let set_owner = hdfs::SetOwnerRequestProto {
         src: "/d/f".into(),
@@ -123,9 +125,7 @@ pub async fn what_it_says_of_rights() {
     bob.call(0, client::SET_PERMISSION, set_permission("/d", 0)).await.unwrap_err();
     drop(c);
     served.server.stop().await;
-    let text = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    super::until(|| text().lines().count() >= 14).await;
-    let text = text();
+    let text = lines.text(14).await;
     let said: Vec<(&str, &str)> = text
         .lines()
         .map(|line| {

@@ -1,7 +1,6 @@
 //! Calls and answers, as stock's recorded exchanges have them.
 
 use bytes::Bytes;
-use trellis_namenode::audit::AuditLog;
 use trellis_namenode::rpc::server::Limits;
 use trellis_proto::common::{IpcConnectionContextProto, get_user_mappings_protocol_service};
 use trellis_proto::exception::Kind;
@@ -15,6 +14,20 @@ use crate::support::Namenode;
 
 pub fn file_info(path: &str) -> hdfs::GetFileInfoRequestProto {
     hdfs::GetFileInfoRequestProto { src: path.into() }
+}
+
+/// A file of the client `c1`, its parents made if need be.
+pub fn create(path: &str) -> hdfs::CreateRequestProto {
+    hdfs::CreateRequestProto {
+        src: path.into(),
+        masked: hdfs::FsPermissionProto { perm: 0o644 },
+        client_name: "c1".into(),
+        create_flag: 1,
+        create_parent: true,
+        replication: 1,
+        block_size: 1 << 20,
+        ..Default::default()
+    }
 }
 
 pub async fn a_directory_comes_and_goes() {
@@ -47,19 +60,9 @@ pub async fn a_directory_comes_and_goes() {
 pub async fn a_file_is_created_and_closed() {
     let served = Served::fresh().await;
     let mut client = served.client().await;
-    let create = hdfs::CreateRequestProto {
-        src: "/d/f".into(),
-        masked: hdfs::FsPermissionProto { perm: 0o644 },
-        client_name: "c1".into(),
-        create_flag: 1,
-        create_parent: true,
-        replication: 1,
-        block_size: 1 << 20,
-        ..Default::default()
-    };
-    let made = client.call(0, client::CREATE, create.clone()).await.unwrap().fs.unwrap();
+    let made = client.call(0, client::CREATE, create("/d/f")).await.unwrap().fs.unwrap();
     assert!(made.file_id() > 16385);
-    let busy = client.call(1, client::CREATE, create).await.unwrap_err();
+    let busy = client.call(1, client::CREATE, create("/d/f")).await.unwrap_err();
     assert_eq!(busy.kind, Kind::AlreadyBeingCreated);
     let closed = hdfs::IsFileClosedRequestProto { src: "/d/f".into() };
     assert!(!client.call(2, client::IS_FILE_CLOSED, closed.clone()).await.unwrap().result);
@@ -77,20 +80,8 @@ pub async fn a_file_is_created_and_closed() {
 }
 
 pub async fn open_files_are_listed() {
-    let lines = Lines::default();
-    let served =
-        Served::over(Namenode::fresh().await, Limits::default(), Some(AuditLog::to_writer(lines.clone())));
+    let (served, lines) = Lines::served().await;
     let mut client = served.client().await;
-    let create = |src: &str| hdfs::CreateRequestProto {
-        src: src.into(),
-        masked: hdfs::FsPermissionProto { perm: 0o644 },
-        client_name: "c1".into(),
-        create_flag: 1,
-        create_parent: true,
-        replication: 1,
-        block_size: 1 << 20,
-        ..Default::default()
-    };
     let mut ids = Vec::new();
     for (number, path) in ["/d/f", "/d/g", "/e"].into_iter().enumerate() {
         let made = client.call(number as i32, client::CREATE, create(path)).await.unwrap();
@@ -120,9 +111,7 @@ pub async fn open_files_are_listed() {
     assert_eq!(refused.kind, Kind::AccessControl);
     drop(client);
     served.server.stop().await;
-    let text = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    super::until(|| text().lines().count() >= 5).await;
-    let text = text();
+    let text = lines.text(5).await;
     let said: Vec<&str> = text.lines().skip(3).map(|line| line.split_once("cmd=").unwrap().1).collect();
     let rest = "dst=null\tperm=null\tproto=rpc\tcallerContext=CLI";
     assert_eq!(said, [format!("listOpenFiles\tsrc=null\t{rest}"), format!("listOpenFiles\tsrc=/d\t{rest}")]);

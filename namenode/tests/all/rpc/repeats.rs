@@ -11,6 +11,7 @@ use trellis_proto::hdfs;
 use trellis_proto::hdfs::client_namenode_protocol as client;
 
 use super::Served;
+use super::calls::create;
 use crate::support::Namenode;
 
 pub async fn a_repeat_gets_the_first_answer_everywhere() {
@@ -35,14 +36,9 @@ pub async fn a_repeat_gets_the_first_answer_everywhere() {
     assert!(!two.call(36, client::RENAME, rename()).await.unwrap().result);
 
     let create = || hdfs::CreateRequestProto {
-        src: "/probe/f".into(),
-        masked: hdfs::FsPermissionProto { perm: 0o644 },
         client_name: "probe".into(),
-        create_flag: 1,
-        create_parent: true,
-        replication: 1,
         block_size: 1 << 27,
-        ..Default::default()
+        ..create("/probe/f")
     };
     let first = one.call(37, client::CREATE, create()).await.unwrap();
     assert_eq!(two.call(37, client::CREATE, create()).await.unwrap(), first);
