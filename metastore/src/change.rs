@@ -116,9 +116,8 @@ pub enum Hold {
 pub(crate) struct Slot {
     /// The row as it was before any change in this fold; `None` = absent.
     pub base: Option<Row>,
-    /// False when `base` is but a version that the operation was given, without counters or value.
-    pub known: bool,
-    /// False when nobody read `base` in this run: it was given, or an insert believes that there is none.
+    /// False when nobody read `base` in this run: it is but a version that the operation was given, or an insert
+    /// believes that there is none.
     pub read: bool,
     pub hold: Hold,
     pub effect: Effect,
@@ -129,7 +128,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// A row as it was read (`None` = absent).
     pub fn new(base: Option<Row>) -> Slot {
-        Slot { base, known: true, read: true, hold: Hold::Loose, effect: Effect::Keep, inserted: false }
+        Slot { base, read: true, hold: Hold::Loose, effect: Effect::Keep, inserted: false }
     }
 
     /// A key that is believed to be absent; nobody looked.
@@ -140,7 +139,12 @@ impl Slot {
     /// A row that must have this version, whatever else it holds.
     pub fn given(version: u64) -> Slot {
         let base = Some(Row { version, ..Row::default() });
-        Slot { known: false, read: false, hold: Hold::Held, ..Slot::new(base) }
+        Slot { read: false, hold: Hold::Held, ..Slot::new(base) }
+    }
+
+    /// False when `base` is but a version, without counters or value.
+    pub fn is_known(&self) -> bool {
+        self.read || self.base.is_none()
     }
 
     pub fn is_written(&self) -> bool {
@@ -170,7 +174,7 @@ impl Slot {
     /// Folds one more effect onto this key (contract rule 5). `Err` says what the operation got wrong, and leaves the
     /// slot as it was.
     pub fn fold(&mut self, next: Effect) -> Result<(), &'static str> {
-        if !self.known && next != Effect::Keep {
+        if !self.is_known() && next != Effect::Keep {
             return Err("change of a row of which only the version is known");
         }
         let (effect, hold) = match (&self.effect, next) {
@@ -210,7 +214,7 @@ impl Slot {
             (None, _) if self.is_written() => Check::Absent,
             (None, _) | (_, Hold::Loose) => Check::Nothing,
             (Some(row), Hold::Held) => Check::Version(row.version),
-            (Some(row), Hold::HeldExact) if self.known => Check::Exact(row.version, row.max, row.add),
+            (Some(row), Hold::HeldExact) if self.is_known() => Check::Exact(row.version, row.max, row.add),
             (Some(row), Hold::HeldExact) => Check::Version(row.version),
         }
     }
@@ -243,7 +247,7 @@ impl Fold {
     /// Whether a commit has to be made: something is written, or held at a version that nobody has read. Rows that
     /// were read and are held by an operation that writes nothing need none: its fetch was one snapshot.
     pub fn must_commit(&self) -> bool {
-        self.slots.values().any(|slot| slot.is_written() || !slot.known)
+        self.slots.values().any(|slot| slot.is_written() || !slot.is_known())
     }
 
     /// A counter that is added to without anything beside it that a second run would collide with (contract rule 5):

@@ -37,10 +37,10 @@ pub fn bucket_hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// What spreads inode ids over buckets: neighbours, which one namenode draws one after another, stay together, so that a
-/// group of creates touches one bucket's pages, not sixty-four's. Part of the format.
-fn id_bucket(id: u64) -> u64 {
-    id / NEIGHBOURS
+/// The bucket of an inode id. Neighbours, which one namenode draws one after another, stay together, so that a group of
+/// creates touches one bucket's pages, not sixty-four's. Part of the format.
+fn id_bucket(id: u64, buckets: u64) -> u64 {
+    id / NEIGHBOURS % buckets
 }
 
 macro_rules! tables {
@@ -191,7 +191,7 @@ pub fn dir_stat(parent: u64, name: &[u8]) -> TableKey<DirStats> {
 
 /// The row of a detached tree or deleted file under the hidden parent.
 pub fn hidden_inode(id: u64) -> TableKey<Inodes> {
-    TableKey::new(HIDDEN_BASE + id_bucket(id) % HIDDEN_BUCKETS, &id.to_be_bytes())
+    TableKey::new(HIDDEN_BASE + id_bucket(id, HIDDEN_BUCKETS), &id.to_be_bytes())
 }
 
 /// Where the inode `id` hangs.
@@ -212,7 +212,7 @@ pub fn lease_holder(holder: &str) -> TableKey<LeaseHolders> {
 
 /// The row of an open file.
 pub fn open_file(id: u64) -> TableKey<OpenFiles> {
-    TableKey::new(OPEN_FILE_BASE + id_bucket(id) % LEASE_BUCKETS, &id.to_be_bytes())
+    TableKey::new(OPEN_FILE_BASE + id_bucket(id, LEASE_BUCKETS), &id.to_be_bytes())
 }
 
 /// The retry-cache row of a call.

@@ -164,7 +164,7 @@ impl<'v> Tx<'v> {
                 .read(&key.key, &mut |row| got = row.map(|row| decode::<T>(&key.key, row)).transpose())?;
             return got;
         };
-        if !fold.slots.get(&key.key).is_some_and(|slot| slot.known) {
+        if !fold.slots.get(&key.key).is_some_and(Slot::is_known) {
             fits(&key.key)?;
             let mut base = None;
             self.view.read(&key.key, &mut |row| base = row.map(RowRef::to_row))?;
@@ -172,7 +172,7 @@ impl<'v> Tx<'v> {
                 Some(given) if given.base.as_ref().map(|b| b.version) != base.as_ref().map(|b| b.version) => {
                     return Err(Stop::Stale);
                 }
-                Some(given) => (given.base, given.known, given.read) = (base, true, true),
+                Some(given) => (given.base, given.read) = (base, true),
                 None => drop(fold.slots.insert(key.key.clone(), Slot::new(base))),
             }
         }
@@ -333,7 +333,7 @@ impl<'v> Tx<'v> {
 
     fn seen(&mut self, key: &Key) -> Result<Row, Stop> {
         let (fold, _) = self.writable(key)?;
-        match fold.slots.get(key).filter(|slot| slot.known).and_then(Slot::current) {
+        match fold.slots.get(key).filter(|slot| slot.is_known()).and_then(Slot::current) {
             Some(row) => Ok(row),
             None => Err(broken(key, "changed without having been read, or absent")),
         }

@@ -20,9 +20,14 @@ pub fn print(line: impl Display) -> Result<()> {
 /// What came of writing to stdout. A reader that has gone is no error.
 pub fn written(result: io::Result<()>) -> Result<()> {
     match result {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if is_closed_pipe(&error) => Ok(()),
         result => result.context("cannot write the output"),
     }
+}
+
+/// Whether whoever read the output has gone.
+pub fn is_closed_pipe(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::BrokenPipe
 }
 
 /// Prints what went wrong, and what to do, to stderr.

@@ -90,7 +90,7 @@ impl Cache {
             }
             let mut group = self.overlay.slots.get(key).cloned().unwrap_or_else(|| match self.stored(key) {
                 Some(row) => Slot::new(row.cloned()),
-                None if slot.known => Slot::new(slot.base.clone()),
+                None if slot.is_known() => Slot::new(slot.base.clone()),
                 None => Slot::given(slot.base.as_ref().map_or(0, |row| row.version)),
             });
             if group.base.is_some() {

@@ -15,22 +15,25 @@ pub(super) fn failed_checks(
     txn: &RwTxn<'_>,
     changes: &[Change],
 ) -> Result<Vec<Key>, StoreError> {
-    let mut rows = Rows::new(core, txn);
-    let mut failed = Vec::new();
-    for change in changes.iter().filter(|change| change.check != Check::Nothing) {
-        if !holds(&change.check, rows.get(&change.key)?) {
-            failed.push(change.key.clone());
-        }
-    }
-    Ok(failed)
+    let checked = changes.iter().filter(|change| change.check != Check::Nothing);
+    failing(core, txn, checked.map(|change| (&change.key, change.check.clone())))
 }
 
 /// The keys of a run in this very transaction that are not as it believed. What it read there holds by itself.
 pub(super) fn failed_beliefs(core: &Core, txn: &RwTxn<'_>, fold: &Fold) -> Result<Vec<Key>, StoreError> {
+    let believed = fold.slots.iter().filter(|(_, slot)| !slot.read);
+    failing(core, txn, believed.map(|(key, slot)| (key, slot.check())))
+}
+
+fn failing<'k>(
+    core: &Core,
+    txn: &RwTxn<'_>,
+    checks: impl Iterator<Item = (&'k Key, Check)>,
+) -> Result<Vec<Key>, StoreError> {
     let mut rows = Rows::new(core, txn);
     let mut failed = Vec::new();
-    for (key, slot) in fold.slots.iter().filter(|(_, slot)| !slot.read) {
-        if !holds(&slot.check(), rows.get(key)?) {
+    for (key, check) in checks {
+        if !holds(&check, rows.get(key)?) {
             failed.push(key.clone());
         }
     }

@@ -24,17 +24,11 @@ impl Turnstile {
         Ok(Turnstile(file))
     }
 
-    /// Calls `f` while no other thread or process stands in the turnstile.
-    pub fn pass<R>(&self, f: impl FnOnce() -> R) -> std::io::Result<R> {
-        self.0.lock()?;
-        let result = f();
-        self.0.unlock()?;
-        Ok(result)
-    }
-
     /// Begins a write transaction, when it is this thread's turn.
     pub fn begin<'c>(&self, core: &'c Core) -> Result<RwTxn<'c>, StoreError> {
-        let begun = self.pass(|| core.env.write_txn());
-        begun.map_err(|error| core.error(error.into()))?.map_err(|error| core.error(error))
+        self.0.lock().map_err(|error| core.error(error.into()))?;
+        let begun = core.env.write_txn();
+        self.0.unlock().map_err(|error| core.error(error.into()))?;
+        begun.map_err(|error| core.error(error))
     }
 }

@@ -124,21 +124,22 @@ impl Lane {
         loop {
             // Whom the last group answered is likely to be back within a part of a commit's time. Without waiting for
             // them, clients fall into two halves that wait for each other, and every commit carries but half of them.
-            let expected = (self.queue.len() + answered).min(self.room(0));
+            let expected = (self.queue.len() + answered).min(self.vacant(0));
             if !self.queue.wait() {
                 return;
             }
             self.queue.wait_for(expected, (took / 2).min(LONGEST_GATHERING));
             let begun = Instant::now();
+            // Taken before there is a transaction: if none can begin, these are told.
             let mut group = VecDeque::new();
-            self.queue.take(&mut group, self.room(0));
+            self.queue.take(&mut group, self.vacant(0));
             answered = self.run_group(&mut group, true);
             took = begun.elapsed();
         }
     }
 
     /// How many more operations fit into a group of `operations`.
-    fn room(&self, operations: usize) -> usize {
+    fn vacant(&self, operations: usize) -> usize {
         self.config.max_operations.max(1).saturating_sub(operations)
     }
 
@@ -196,7 +197,7 @@ impl Lane {
             Err(error) => return Attempt::Failed(error),
         };
         if open {
-            self.queue.take(group, self.room(group.len()));
+            self.queue.take(group, self.vacant(group.len()));
         }
         match self.moved_fence(&txn) {
             Ok(None) => {}

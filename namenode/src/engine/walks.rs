@@ -1,9 +1,9 @@
 //! The walk jobs: in bounded batches, each batch one read of its own.
 //!
-//! Trees are walked depth first. A batch takes up to [`BATCH`] directories from the top of the stack and reads at most [`ROWS`] rows of them; of a
-//! larger directory the rest is read next, in pages. So what waits is bounded by the depth of the tree, not its width:
-//! beyond [`MANY_WAITING`] directories the batches shrink to one directory and few rows, and the stack grows no more
-//! than by that for each level of depth.
+//! Trees are walked depth first. A batch takes up to [`BATCH`] directories from the top of the stack and reads at most
+//! [`ROWS`] rows of them; of a larger directory the rest is read next, in pages. So what waits is bounded by the depth of
+//! the tree, not its width: beyond [`MANY_WAITING`] directories the batches shrink to one directory and few rows, and the
+//! stack grows no more than by that for each level of depth.
 
 use std::sync::Arc;
 

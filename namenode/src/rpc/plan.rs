@@ -14,7 +14,7 @@ use trellis_proto::presence::{Checked, decode_request};
 use super::call::{Caller, Incoming, Outcome};
 use super::service::Service;
 use crate::audit::{Said, Trail};
-use crate::engine::ctx::CallId;
+use crate::engine::ctx::{CallId, Ctx};
 use crate::engine::permission::{self, Rights};
 use crate::engine::tx::Tx;
 use crate::engine::{Later, Op};
@@ -263,6 +263,12 @@ impl Service {
         })
     }
 
+    /// What an operation of a caller carries.
+    fn ctx<A>(&self, caller: &Caller, id: Option<CallId>, auditing: &Option<Auditing<A>>) -> Ctx {
+        let outcome = auditing.as_ref().and_then(|auditing| auditing.outcome.clone());
+        Ctx { outcome, ..self.engine().ctx(caller.user.clone(), caller.machine.clone(), id) }
+    }
+
     /// Runs a method that only reads.
     pub(super) fn read<Q: Checked, A: Message + 'static>(
         self: &Arc<Self>,
@@ -276,8 +282,7 @@ impl Service {
             Err(error) => return call.refuse(error),
         };
         let mut auditing = self.auditing(&mut planned, entry);
-        let mut ctx = self.engine().ctx(call.caller.user.clone(), call.caller.machine.clone(), None);
-        ctx.outcome = auditing.as_ref().and_then(|auditing| auditing.outcome.clone());
+        let ctx = self.ctx(call.caller, None, &auditing);
         let due = planned.access_time_due;
         let later = || -> Later<A> {
             let (ticket, auditing, due) = (call.ticket(), auditing.take(), due.clone());
@@ -336,8 +341,7 @@ impl Service {
             Err(error) => return call.refuse(error),
         };
         let auditing = self.auditing(&mut planned, entry);
-        let mut ctx = self.engine().ctx(call.caller.user.clone(), call.caller.machine.clone(), id);
-        ctx.outcome = auditing.as_ref().and_then(|auditing| auditing.outcome.clone());
+        let ctx = self.ctx(call.caller, id, &auditing);
         let keeps = entry.does != Does::Write;
         let ticket = call.ticket();
         self.engine().write(ctx, planned.target, planned.ids, keeps, planned.op, move |result| {

@@ -3,7 +3,7 @@
 //! Rows are read in batches, each its own snapshot, so memory stays bounded and a running cluster is not held up; a
 //! dump of a store that is being written shows rows of different ages.
 
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -17,6 +17,8 @@ use trellis_metastore::schema::{
     hidden_partitions,
 };
 use trellis_metastore::store::{Scanned, Store};
+
+use crate::output::is_closed_pipe;
 
 /// Partitions asked for at a time.
 const PARTITIONS: usize = 256;
@@ -50,7 +52,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     for table in tables {
         match dump_table(opened.store(), table, &mut out).await.and_then(|()| Ok(out.flush()?)) {
             Ok(()) => {}
-            Err(error) if is_closed_pipe(&error) => break,
+            Err(error) if error.downcast_ref().is_some_and(is_closed_pipe) => break,
             Err(error) => return Err(error.context(format!("the dump of {} is not whole", args.store))),
         }
     }
@@ -64,10 +66,6 @@ fn tables(name: Option<&str>) -> Result<Vec<TableId>> {
         Some(table) => Ok(vec![*table]),
         None => bail!("there is no table {name:?}; there are {all:?}"),
     }
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 async fn dump_table(store: &dyn Store, table: TableId, out: &mut impl Write) -> Result<()> {
