@@ -50,6 +50,9 @@ pub struct RetryPolicy {
     pub backoff_max: Duration,
     /// No further attempt begins this long after the first.
     pub give_up_after: Duration,
+    /// While no namenode has ever answered the client, calls wait for none of them any more this long after it was made:
+    /// the address is more likely wrong than the namenode on its way back. Each is still asked once.
+    pub give_up_unanswered_after: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -60,6 +63,7 @@ impl Default for RetryPolicy {
             backoff_base: Duration::from_millis(500),
             backoff_max: Duration::from_secs(15),
             give_up_after: Duration::from_secs(180),
+            give_up_unanswered_after: Duration::MAX,
         }
     }
 }

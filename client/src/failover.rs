@@ -11,7 +11,7 @@
 //! stock sends every call again then, we only those that may be. Every send of a call has the same client and call
 //! id, so that the retry cache, which all namenodes share, knows it again.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,9 @@ pub(crate) struct Failover {
     route: Mutex<Route>,
     identity: Arc<Identity>,
     policy: RetryPolicy,
+    made: Instant,
+    /// A namenode has answered, be it with an exception.
+    answered: AtomicBool,
     failovers: AtomicU64,
     resends: AtomicU64,
 }
@@ -88,6 +91,8 @@ impl Failover {
             route: Mutex::new(Route { namenodes, current }),
             identity,
             policy,
+            made: Instant::now(),
+            answered: AtomicBool::new(false),
             failovers: AtomicU64::new(0),
             resends: AtomicU64::new(0),
         }
@@ -114,14 +119,13 @@ impl Failover {
             client_id: self.identity.client_id.clone(),
         };
         let mut namenode = self.current();
-        let fault = match namenode.send(rpc, &id, request).await {
+        let mut fault = match self.send(&namenode, rpc, &id, request).await {
             Ok(bytes) => return decoded(rpc, bytes, &namenode, 1),
             Err(fault) => fault,
         };
         // From here on it may be slow.
         let begun = Instant::now();
         let mut tries = Tries { sends: 1, ..Tries::default() };
-        let mut fault = fault;
         loop {
             let step = Step::after(&fault, Repeat::of(rpc.service, rpc.name));
             let Some(wait) = self.wait_before(step, &mut tries, begun) else {
@@ -131,8 +135,9 @@ impl Failover {
             if wait < WORTH_SAYING {
                 tracing::debug!(method = rpc.name, %address, %fault, ?step, ?wait, "a call failed and is tried again");
             } else {
-                let (of, wait) = (self.policy.give_up_after, wait.as_secs());
-                tracing::info!(method = rpc.name, %address, %fault, "no answer; trying again in {wait} s, for {of:?} in all");
+                let left = self.deadline(begun).saturating_duration_since(Instant::now()).as_secs();
+                let wait = wait.as_secs();
+                tracing::info!(method = rpc.name, %address, %fault, "no answer; trying again in {wait} s, for {left} s more");
             }
             if step == Step::Another {
                 self.leave(&namenode);
@@ -144,11 +149,26 @@ impl Failover {
             id.retry_count += 1;
             tries.sends += 1;
             self.resends.fetch_add(1, Ordering::Relaxed);
-            match namenode.send(rpc, &id, request).await {
+            match self.send(&namenode, rpc, &id, request).await {
                 Ok(bytes) => return decoded(rpc, bytes, &namenode, tries.sends),
                 Err(new) => fault = new,
             }
         }
+    }
+
+    async fn send<Request: Message, Response>(
+        &self,
+        namenode: &Namenode,
+        rpc: &Rpc<Request, Response>,
+        id: &CallId,
+        request: &Request,
+    ) -> std::result::Result<bytes::Bytes, Fault> {
+        let answer = namenode.send(rpc, id, request).await;
+        // Read first: a store that changes nothing would still take the cache line from all other threads.
+        if matches!(answer, Ok(_) | Err(Fault::Exception(_))) && !self.answered.load(Ordering::Relaxed) {
+            self.answered.store(true, Ordering::Relaxed);
+        }
+        answer
     }
 
     fn current(&self) -> Namenode {
@@ -182,7 +202,17 @@ impl Failover {
         let doublings = (*count as usize).checked_sub(free);
         *count += 1;
         let wait = doublings.map_or(Duration::ZERO, |n| jittered(policy, n));
-        (begun.elapsed() + wait <= policy.give_up_after).then_some(wait)
+        let deadline = if wait.is_zero() { begun + policy.give_up_after } else { self.deadline(begun) };
+        (Instant::now() + wait <= deadline).then_some(wait)
+    }
+
+    /// When a call that began then is no longer waited for.
+    fn deadline(&self, begun: Instant) -> Instant {
+        let last = begun + self.policy.give_up_after;
+        match self.made.checked_add(self.policy.give_up_unanswered_after) {
+            Some(unanswered) if !self.answered.load(Ordering::Relaxed) => last.min(unanswered),
+            _ => last,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Route> {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use trellis_client::client::Counts;
 use trellis_client::config::RetryPolicy;
 use trellis_client::error::Fault;
+use trellis_client::uri::Address;
 use trellis_proto::exception::Kind;
 use trellis_proto::hdfs::namenode::{self, namenode_protocol_service};
 
@@ -170,6 +171,30 @@ fn attempts_are_bounded() {
 }
 
 #[test]
+fn who_never_answered_is_given_up_sooner_than_who_did() {
+    run(async {
+        let impatient = |namenodes: &[&Address]| {
+            let retry = RetryPolicy {
+                backoff_base: Duration::from_millis(1),
+                give_up_unanswered_after: Duration::ZERO,
+                ..RetryPolicy::default()
+            };
+            builder(namenodes).retry(retry).build().unwrap()
+        };
+        let (one, other, good) = (nobody().await, nobody().await, good().await);
+        let error = impatient(&[&one, &other]).delete("/a", true).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("2 attempts, the last was {other}")), "{error}");
+        assert!(impatient(&[&one, &good.address]).delete("/a", true).await.unwrap());
+
+        let busy = Fake::start(|nth, seen| {
+            Act::Send(if nth < 3 { exception(seen, Kind::Retriable, "later") } else { answer(seen) })
+        })
+        .await;
+        assert!(impatient(&[&busy.address]).delete("/a", true).await.unwrap());
+    });
+}
+
+#[test]
 fn a_namenode_that_dies_under_load_loses_no_call_and_moves_everyone_once() {
     run(async {
         const CALLS: u64 = 1000;
@@ -208,7 +233,13 @@ fn a_namenode_that_dies_under_load_loses_no_call_and_moves_everyone_once() {
 fn a_namenode_that_comes_back_is_found_again() {
     run(async {
         let good = good().await;
-        let client = client(&[&good.address]);
+        let retry = RetryPolicy {
+            backoff_base: Duration::from_millis(2),
+            backoff_max: Duration::from_millis(10),
+            give_up_unanswered_after: Duration::ZERO,
+            ..RetryPolicy::default()
+        };
+        let client = builder(&[&good.address]).retry(retry).build().unwrap();
         assert!(client.mkdirs("/a", 0o777, true).await.unwrap());
         let port = good.address.port();
         good.kill();
