@@ -61,7 +61,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(fs::plain(std::env::args_os().collect()));
     match log().and_then(|()| run(cli.command)) {
         Ok(code) => code,
         Err(error) => {

@@ -3,7 +3,9 @@
 use trellis_client::Error;
 use trellis_client::types::FileStatus;
 
+use super::data::NO_DATA;
 use super::mode::Mode;
+use super::place::Place;
 use super::shell::{Found, Shell, why};
 use super::walk::Walk;
 
@@ -19,7 +21,7 @@ pub struct Chmod {
     mode: Mode,
     /// Paths or patterns
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Chmod {
@@ -50,7 +52,7 @@ pub struct Chown {
     owner: Owner,
     /// Paths or patterns
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 /// Whom something shall belong to.
@@ -87,7 +89,7 @@ pub struct Chgrp {
     group: String,
     /// Paths or patterns
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Chgrp {
@@ -116,25 +118,28 @@ pub struct Setrep {
     /// For the stock shell's sake; directories are always gone through
     #[arg(short = 'R')]
     _recursive: bool,
+    /// Waits until the copies are there
+    #[arg(short = 'w')]
+    wait: bool,
     /// Copies of each block
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     replication: u16,
     /// Paths or patterns
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Setrep {
     pub async fn run(self, shell: &mut Shell) {
-        for Found { path, status } in shell.find("setrep", &self.paths).await {
+        for Found { place, status } in shell.find("setrep", &self.paths).await {
             if !status.is_dir() {
-                self.set(shell, &path).await;
+                self.set(shell, &place, &status).await;
                 continue;
             }
-            let mut walk = Walk::below(&shell.client, &path);
+            let mut walk = Walk::below(&shell.client, &place.path);
             while let Some(next) = walk.next().await {
                 match next {
-                    Ok((path, entry)) if !entry.is_dir() => self.set(shell, &path).await,
+                    Ok((path, entry)) if !entry.is_dir() => self.set(shell, &place.at(path), &entry).await,
                     Ok(_) => {}
                     Err(error) => shell.fail("setrep", why(&error)),
                 }
@@ -142,12 +147,22 @@ impl Setrep {
         }
     }
 
-    async fn set(&self, shell: &mut Shell, path: &str) {
-        let set = shell.client.set_replication(path, self.replication).await;
+    async fn set(&self, shell: &mut Shell, place: &Place, status: &FileStatus) {
+        let shown = place.shown();
+        let set = shell.client.set_replication(&place.path, self.replication).await;
         match shell.check("setrep", set) {
-            Some(true) => shell.say(format_args!("Replication {} set: {path}", self.replication)),
-            Some(false) => shell.fail("setrep", format_args!("`{path}': is no file any more: look again")),
-            None => {}
+            Some(true) => shell.say(format_args!("Replication {} set: {shown}", self.replication)),
+            Some(false) => {
+                return shell.fail("setrep", format_args!("`{shown}': is no file any more: look again"));
+            }
+            None => return,
+        }
+        if self.wait && status.length == 0 {
+            // There is nothing to copy.
+            shell.say(format_args!("Waiting for {shown} ... done"));
+        } else if self.wait {
+            shell
+                .fail("setrep", format_args!("`{shown}': cannot wait for the copies of its data: {NO_DATA}"));
         }
     }
 }
@@ -160,7 +175,7 @@ async fn each(
     recursive: bool,
     change: impl AsyncFn(&str, &FileStatus) -> Result<(), Error>,
 ) {
-    for Found { path, status } in shell.find(verb, paths).await {
+    for Found { place: Place { path, .. }, status } in shell.find(verb, paths).await {
         let done = change(&path, &status).await;
         shell.check(verb, done);
         if !(recursive && status.is_dir()) {

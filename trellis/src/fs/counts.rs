@@ -1,7 +1,8 @@
 //! du, count, df.
 
-use trellis_client::types::ContentSummary;
+use trellis_client::types::{ContentSummary, QuotaUsage};
 
+use super::place::Place;
 use super::shell::{Found, Shell, why};
 use super::text::{columns, size};
 use super::walk::child;
@@ -21,7 +22,7 @@ pub struct Du {
     headings: bool,
     /// Paths or patterns
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
     /// Prints help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -34,17 +35,18 @@ impl Du {
             let headings = ["SIZE", "DISK_SPACE_CONSUMED_WITH_ALL_REPLICAS", "FULL_PATH_NAME"];
             rows.push(headings.map(str::to_owned).to_vec());
         }
-        for Found { path, status } in shell.find("du", &self.paths).await {
+        for Found { place, status } in shell.find("du", &self.paths).await {
             if self.summary || !status.is_dir() {
-                self.add(shell, &mut rows, path).await;
+                self.add(shell, &mut rows, &place).await;
                 continue;
             }
-            let mut listing = shell.client.get_listing(&path);
+            let mut listing = shell.client.get_listing(&place.path);
             loop {
                 match listing.next_page().await {
                     Ok(Some(entries)) => {
                         for entry in entries {
-                            self.add(shell, &mut rows, child(&path, &entry.name)).await;
+                            let below = place.at(child(&place.path, &entry.name));
+                            self.add(shell, &mut rows, &below).await;
                         }
                         self.print(shell, &mut rows);
                     }
@@ -56,10 +58,14 @@ impl Du {
         self.print(shell, &mut rows);
     }
 
-    async fn add(&self, shell: &mut Shell, rows: &mut Vec<Vec<String>>, path: String) {
-        let sum = shell.client.get_content_summary(&path).await;
+    async fn add(&self, shell: &mut Shell, rows: &mut Vec<Vec<String>>, place: &Place) {
+        let sum = shell.client.get_content_summary(&place.path).await;
         if let Some(sum) = shell.check("du", sum) {
-            rows.push(vec![size(sum.length, self.human), size(sum.space_consumed, self.human), path]);
+            rows.push(vec![
+                size(sum.length, self.human),
+                size(sum.space_consumed, self.human),
+                place.shown(),
+            ]);
         }
     }
 
@@ -75,6 +81,9 @@ pub struct Count {
     /// With quotas and what is left of them in front
     #[arg(short = 'q')]
     quotas: bool,
+    /// Only the quotas and what is left of them
+    #[arg(short = 'u')]
+    only_quotas: bool,
     /// Sizes such as 1.5 K
     #[arg(short = 'h')]
     human: bool,
@@ -83,54 +92,73 @@ pub struct Count {
     headings: bool,
     /// Paths or patterns
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
     /// Prints help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
 }
 
 const QUOTAS: [&str; 4] = ["QUOTA", "REM_QUOTA", "SPACE_QUOTA", "REM_SPACE_QUOTA"];
-const COUNTS: [&str; 4] = ["DIR_COUNT", "FILE_COUNT", "CONTENT_SIZE", "PATHNAME"];
+const COUNTS: [&str; 3] = ["DIR_COUNT", "FILE_COUNT", "CONTENT_SIZE"];
 
 impl Count {
     pub async fn run(self, shell: &mut Shell) {
         let mut rows = Vec::new();
         if self.headings {
-            let quotas = QUOTAS.iter().filter(|_| self.quotas);
-            rows.push(quotas.chain(&COUNTS).map(|text| (*text).to_owned()).collect());
+            let quotas = QUOTAS.iter().filter(|_| self.quotas || self.only_quotas);
+            let counts = COUNTS.iter().filter(|_| !self.only_quotas);
+            rows.push(quotas.chain(counts).chain(&["PATHNAME"]).map(|text| (*text).to_owned()).collect());
         }
-        for Found { path, .. } in shell.find("count", &self.paths).await {
-            let sum = shell.client.get_content_summary(&path).await;
-            if let Some(sum) = shell.check("count", sum) {
-                rows.push(self.row(&sum, path));
+        for Found { place, .. } in shell.find("count", &self.paths).await {
+            let row = match self.only_quotas {
+                true => shell.client.get_quota_usage(&place.path).await.map(|usage| self.quota_cells(&usage)),
+                false => shell.client.get_content_summary(&place.path).await.map(|sum| self.cells(&sum)),
+            };
+            if let Some(mut row) = shell.check("count", row) {
+                row.push(place.shown());
+                rows.push(row);
             }
         }
         let right: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).collect();
         columns(&rows, &right).iter().for_each(|line| shell.say(line));
     }
 
-    fn row(&self, sum: &ContentSummary, path: String) -> Vec<String> {
+    fn cells(&self, sum: &ContentSummary) -> Vec<String> {
+        let mut cells = match self.quotas {
+            true => self.quota_cells(&QuotaUsage {
+                file_and_directory_count: sum.file_count + sum.directory_count,
+                quota: sum.quota,
+                space_consumed: sum.space_consumed,
+                space_quota: sum.space_quota,
+            }),
+            false => Vec::new(),
+        };
+        cells.extend([sum.directory_count, sum.file_count, sum.length].map(|n| size(n, self.human)));
+        cells
+    }
+
+    fn quota_cells(&self, usage: &QuotaUsage) -> Vec<String> {
         let number = |n: u64| size(n, self.human);
-        let mut row = Vec::new();
-        if self.quotas {
-            let names = sum.file_count + sum.directory_count;
-            for (limit, used) in [(sum.quota, names), (sum.space_quota, sum.space_consumed)] {
-                row.push(limit.map_or("none".to_owned(), number));
-                row.push(limit.map_or("inf".to_owned(), |limit| number(limit.saturating_sub(used))));
-            }
-        }
-        row.extend([number(sum.directory_count), number(sum.file_count), number(sum.length), path]);
-        row
+        let names = (usage.quota, usage.file_and_directory_count);
+        let space = (usage.space_quota, usage.space_consumed);
+        let pair = |(limit, used): (Option<u64>, u64)| {
+            let left = limit.map_or("inf".to_owned(), |limit| number(limit.saturating_sub(used)));
+            [limit.map_or("none".to_owned(), number), left]
+        };
+        [names, space].into_iter().flat_map(pair).collect()
     }
 }
 
 /// Prints the space of the file system.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  trellis fs df -h", disable_help_flag = true)]
+#[command(after_help = "Example:\n  trellis fs df -h /", disable_help_flag = true)]
 pub struct Df {
     /// Sizes such as 1.5 K
     #[arg(short = 'h')]
     human: bool,
+    /// A line for each of these paths or patterns
+    #[arg(default_value = "/")]
+    pub paths: Vec<String>,
     /// Prints help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -140,15 +168,17 @@ impl Df {
     pub async fn run(self, shell: &mut Shell) {
         let stats = shell.client.get_fs_stats().await;
         let Some(stats) = shell.check("df", stats) else { return };
-        let share = match stats.capacity {
-            0 => "-".to_owned(),
-            all => format!("{:.0}%", stats.used as f64 * 100.0 / all as f64),
-        };
-        let numbers = [stats.capacity, stats.used, stats.remaining].map(|bytes| size(bytes, self.human));
-        let rows = [
-            ["Size", "Used", "Available", "Use%"].map(str::to_owned).to_vec(),
-            numbers.into_iter().chain([share]).collect(),
-        ];
-        columns(&rows, &[0, 1, 2, 3]).iter().for_each(|line| shell.say(line));
+        // Of no space, "NaN%", as stock has it.
+        let share = format!("{:.0}%", stats.used as f64 * 100.0 / stats.capacity as f64);
+        let mut rows = vec![["Filesystem", "Size", "Used", "Available", "Use%"].map(str::to_owned).to_vec()];
+        for _ in shell.find("df", &self.paths).await {
+            let numbers = [stats.capacity, stats.used, stats.remaining].map(|bytes| size(bytes, self.human));
+            rows.push(
+                [shell.file_system.clone()].into_iter().chain(numbers).chain([share.clone()]).collect(),
+            );
+        }
+        if rows.len() > 1 {
+            columns(&rows, &[1, 2, 3, 4]).iter().for_each(|line| shell.say(line));
+        }
     }
 }

@@ -3,12 +3,15 @@
 use trellis_client::fs::access;
 use trellis_client::types::FileStatus;
 
+use super::place::Place;
 use super::shell::{Found, Shell, why};
 use super::text::{bits, columns, minutes, mode, seconds, size};
 use super::walk::{Walk, child, name};
 
 /// Lines that are formatted at a time.
 const PAGE: usize = 1000;
+/// Entries of one directory that are sorted; more would not fit in memory.
+const MAX_SORTED: usize = 1_000_000;
 
 /// Lists directories.
 #[derive(clap::Args)]
@@ -26,39 +29,50 @@ pub struct Ls {
     /// Sizes such as 1.5 K
     #[arg(short = 'h')]
     human: bool,
+    /// A directory's entries by time, the latest first; with -R all stay in the order of names
+    #[arg(short = 't')]
+    by_time: bool,
+    /// The same by size, the largest first; -t goes before
+    #[arg(short = 'S')]
+    by_size: bool,
+    /// The same the other way round
+    #[arg(short = 'r')]
+    reverse: bool,
+    /// The time of the last access instead of the last change
+    #[arg(short = 'u')]
+    accessed: bool,
     /// Paths or patterns [default: the home directory]
-    paths: Vec<String>,
+    #[arg(default_value = ".", hide_default_value = true)]
+    pub paths: Vec<String>,
     /// Prints help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
 }
 
 impl Ls {
-    pub async fn run(mut self, shell: &mut Shell) {
-        if self.paths.is_empty() {
-            self.paths.push(".".to_owned());
-        }
+    pub async fn run(self, shell: &mut Shell) {
         let mut alone = Vec::new();
-        for Found { path, status } in shell.find("ls", &self.paths).await {
+        for Found { place, status } in shell.find("ls", &self.paths).await {
             if self.directory || !status.is_dir() {
-                alone.push((path, status));
+                alone.push((place.shown(), status));
                 continue;
             }
             self.print(shell, &mut alone);
-            match self.recursive {
-                true => self.tree(shell, &path).await,
-                false => self.entries(shell, &path, status.children).await,
+            match (self.recursive, self.by_time || self.by_size || self.reverse) {
+                (true, _) => self.tree(shell, &place).await,
+                (false, true) => self.sorted(shell, &place).await,
+                (false, false) => self.entries(shell, &place, status.children).await,
             }
         }
         self.print(shell, &mut alone);
     }
 
-    async fn tree(&self, shell: &mut Shell, path: &str) {
-        let mut walk = Walk::below(&shell.client, path);
+    async fn tree(&self, shell: &mut Shell, place: &Place) {
+        let mut walk = Walk::below(&shell.client, &place.path);
         let mut page = Vec::new();
         while let Some(next) = walk.next().await {
             match next {
-                Ok(entry) => page.push(entry),
+                Ok((path, entry)) => page.push((place.show(&path), entry)),
                 Err(error) => shell.fail("ls", why(&error)),
             }
             if page.len() >= PAGE {
@@ -68,8 +82,52 @@ impl Ls {
         self.print(shell, &mut page);
     }
 
-    async fn entries(&self, shell: &mut Shell, path: &str, count: Option<u32>) {
-        let mut listing = shell.client.get_listing(path);
+    async fn sorted(&self, shell: &mut Shell, place: &Place) {
+        let mut listing = shell.client.get_listing(&place.path);
+        let mut entries = Vec::new();
+        loop {
+            let page = listing.next_page().await;
+            match shell.check("ls", page) {
+                None => return,
+                Some(None) => break,
+                Some(Some(page)) => entries.extend(page),
+            }
+            if entries.len() > MAX_SORTED {
+                let shown = place.shown();
+                return shell.fail(
+                    "ls",
+                    format_args!("`{shown}': has more than {MAX_SORTED} entries, too many to sort; leave -t, -S, -r out"),
+                );
+            }
+        }
+        self.sort(&mut entries);
+        if !self.paths_only && !entries.is_empty() {
+            shell.say(format_args!("Found {} items", entries.len()));
+        }
+        let line = |entry: FileStatus| (place.show(&child(&place.path, &entry.name)), entry);
+        self.print(shell, &mut entries.into_iter().map(line).collect());
+    }
+
+    /// Sorts entries that are in the order of names, in which those stay that are equal.
+    fn sort(&self, entries: &mut [FileStatus]) {
+        match (self.by_time, self.by_size) {
+            (true, _) => entries.sort_by_key(|entry| self.in_order(self.time_ms(entry))),
+            (false, true) => entries.sort_by_key(|entry| self.in_order(entry.length)),
+            (false, false) => entries.reverse(),
+        }
+    }
+
+    /// The largest number first, or with -r the smallest.
+    fn in_order(&self, number: u64) -> u64 {
+        if self.reverse { number } else { u64::MAX - number }
+    }
+
+    fn time_ms(&self, entry: &FileStatus) -> u64 {
+        if self.accessed { entry.access_time_ms } else { entry.modification_time_ms }
+    }
+
+    async fn entries(&self, shell: &mut Shell, place: &Place, count: Option<u32>) {
+        let mut listing = shell.client.get_listing(&place.path);
         let mut first = true;
         loop {
             let page = listing.next_page().await;
@@ -80,8 +138,8 @@ impl Ls {
             {
                 shell.say(format_args!("Found {count} items"));
             }
-            let mut lines = page.into_iter().map(|entry| (child(path, &entry.name), entry)).collect();
-            self.print(shell, &mut lines);
+            let line = |entry: FileStatus| (place.show(&child(&place.path, &entry.name)), entry);
+            self.print(shell, &mut page.into_iter().map(line).collect());
         }
     }
 
@@ -94,6 +152,7 @@ impl Ls {
         let rows: Vec<Vec<String>> = entries
             .into_iter()
             .map(|(path, status)| {
+                let time_ms = self.time_ms(&status);
                 let replication =
                     if status.is_dir() { "-".to_owned() } else { status.replication.to_string() };
                 vec![
@@ -102,7 +161,7 @@ impl Ls {
                     status.owner,
                     status.group,
                     size(status.length, self.human),
-                    minutes(status.modification_time_ms),
+                    minutes(time_ms),
                     path,
                 ]
             })
@@ -113,29 +172,38 @@ impl Ls {
 
 /// Prints what is known of paths.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  trellis fs stat --format '%a %u:%g %n' /user/ann\n\n\
+#[command(after_help = "Example:\n  trellis fs stat '%a %u:%g %n' /user/ann\n\n\
     %a mode (octal)  %A mode (symbolic)  %b bytes  %F kind  %g group  %n name\n\
     %o block size  %r replication  %u owner\n\
     %x %y access and modification time, UTC  %X %Y the same in ms since 1970")]
 pub struct Stat {
-    /// What to print
-    #[arg(long, short, default_value = "%y")]
-    format: String,
-    /// Paths or patterns
-    #[arg(required = true)]
-    paths: Vec<String>,
+    /// What to print [default: %y]
+    #[arg(long, short)]
+    format: Option<String>,
+    /// Paths or patterns; before them, as in the stock shell, the format: it is what has a % in it
+    #[arg(required = true, value_name = "PATH")]
+    words: Vec<String>,
 }
 
 impl Stat {
     pub async fn run(self, shell: &mut Shell) {
-        for found in shell.find("stat", &self.paths).await {
-            let line = filled(&self.format, &found);
+        let (format, paths) = self.split();
+        for found in shell.find("stat", paths).await {
+            let line = filled(format, &found);
             shell.say(line);
+        }
+    }
+
+    /// The format, and the paths.
+    pub fn split(&self) -> (&str, &[String]) {
+        match (&self.format, &self.words[..]) {
+            (None, [format, paths @ ..]) if format.contains('%') && !paths.is_empty() => (format, paths),
+            (format, paths) => (format.as_deref().unwrap_or("%y"), paths),
         }
     }
 }
 
-fn filled(format: &str, Found { path, status }: &Found) -> String {
+fn filled(format: &str, Found { place, status }: &Found) -> String {
     let mut text = String::new();
     let mut letters = format.chars();
     while let Some(letter) = letters.next() {
@@ -149,7 +217,7 @@ fn filled(format: &str, Found { path, status }: &Found) -> String {
             Some('b') => status.length.to_string(),
             Some('F') => if status.is_dir() { "directory" } else { "regular file" }.to_owned(),
             Some('g') => status.group.clone(),
-            Some('n') => name(path).to_owned(),
+            Some('n') => name(&place.path).to_owned(),
             Some('o') => status.block_size.to_string(),
             Some('r') => status.replication.to_string(),
             Some('u') => status.owner.clone(),
@@ -191,12 +259,12 @@ pub struct Test {
     #[arg(short = 'w', group = "question")]
     write: bool,
     /// The path
-    path: String,
+    pub path: String,
 }
 
 impl Test {
     pub async fn run(self, shell: &mut Shell) {
-        let path = shell.absolute(&self.path);
+        let Place { path, .. } = shell.place(&self.path);
         let info = shell.client.get_file_info(&path).await;
         let Some(info) = shell.check("test", info) else { return };
         let yes = match info {

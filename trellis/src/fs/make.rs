@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use trellis_client::types::CreateOptions;
 
-use super::shell::{Found, Shell, missing};
+use super::place::Place;
+use super::shell::{Found, Shell};
 use super::walk::{child, name, parent};
 
 /// Makes directories.
@@ -16,32 +17,33 @@ pub struct Mkdir {
     parents: bool,
     /// Paths
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Mkdir {
     pub async fn run(self, shell: &mut Shell) {
         for path in &self.paths {
-            let path = shell.absolute(path);
+            let place = shell.place(path);
+            let path = &place.path;
             if !self.parents {
-                let info = shell.client.get_file_info(&path).await;
+                let info = shell.client.get_file_info(path).await;
                 let Some(info) = shell.check("mkdir", info) else { continue };
                 if info.is_some() {
-                    shell.fail("mkdir", format_args!("`{path}': File exists"));
+                    shell.fail("mkdir", format_args!("`{}': File exists", place.shown()));
                     continue;
                 }
-                let above = parent(&path).unwrap_or("/");
-                let above_info = shell.client.get_file_info(above).await;
+                let above = place.at(parent(path).unwrap_or("/").to_owned());
+                let above_info = shell.client.get_file_info(&above.path).await;
                 match shell.check("mkdir", above_info) {
                     None => continue,
                     Some(None) => {
-                        shell.fail("mkdir", format_args!("{}; make it with mkdir -p", missing(above)));
+                        shell.fail("mkdir", format_args!("{}; make it with mkdir -p", above.missing()));
                         continue;
                     }
                     Some(Some(_)) => {}
                 }
             }
-            let made = shell.client.mkdirs(&path, 0o777, self.parents).await;
+            let made = shell.client.mkdirs(path, 0o777, self.parents).await;
             shell.check("mkdir", made);
         }
     }
@@ -53,26 +55,26 @@ impl Mkdir {
 pub struct Touchz {
     /// Paths
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Touchz {
     pub async fn run(self, shell: &mut Shell) {
         for path in &self.paths {
-            let path = shell.absolute(path);
-            let info = shell.client.get_file_info(&path).await;
+            let place = shell.place(path);
+            let info = shell.client.get_file_info(&place.path).await;
             let Some(info) = shell.check("touchz", info) else { continue };
             match info {
                 Some(status) if status.is_dir() => {
-                    shell.fail("touchz", format_args!("`{path}': Is a directory"))
+                    shell.fail("touchz", format_args!("`{}': Is a directory", place.shown()))
                 }
                 Some(status) if status.length > 0 => {
-                    shell.fail("touchz", format_args!("`{path}': Not a zero-length file"));
+                    shell.fail("touchz", format_args!("`{}': Not a zero-length file", place.shown()));
                 }
                 // As stock: a new file in its place, as `-touchz` sets the times too.
                 there => {
                     let options = CreateOptions { overwrite: there.is_some(), ..CreateOptions::default() };
-                    let made = shell.client.create_empty(&path, &options).await;
+                    let made = shell.client.create_empty(&place.path, &options).await;
                     shell.check("touchz", made);
                 }
             }
@@ -95,7 +97,7 @@ pub struct Touch {
     no_create: bool,
     /// Paths
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Touch {
@@ -104,7 +106,7 @@ impl Touch {
         let now_ms = u64::try_from(now.as_millis()).unwrap_or(0);
         let (atime, mtime) = (self.access || !self.modification, self.modification || !self.access);
         for path in &self.paths {
-            let path = shell.absolute(path);
+            let Place { path, .. } = shell.place(path);
             let info = shell.client.get_file_info(&path).await;
             let Some(info) = shell.check("touch", info) else { continue };
             match info {
@@ -129,51 +131,53 @@ impl Touch {
 pub struct Mv {
     /// What to move (paths or patterns), and last where to
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Mv {
     pub async fn run(mut self, shell: &mut Shell) {
-        let Some(target) = self.paths.pop().map(|path| shell.absolute(&path)) else { return };
-        let info = shell.client.get_file_info(&target).await;
+        let Some(target) = self.paths.pop().map(|path| shell.place(&path)) else { return };
+        let info = shell.client.get_file_info(&target.path).await;
         let Some(info) = shell.check("mv", info) else { return };
         let into = info.as_ref().is_some_and(trellis_client::types::FileStatus::is_dir);
         let found = shell.find("mv", &self.paths).await;
         if !into && (self.paths.len() > 1 || found.len() > 1) {
             return match info {
-                None => shell.fail("mv", missing(&target)),
-                Some(_) => shell.fail("mv", format_args!("`{target}': Is not a directory")),
+                None => shell.fail("mv", target.missing()),
+                Some(_) => shell.fail("mv", format_args!("`{}': Is not a directory", target.shown())),
             };
         }
-        for Found { path, .. } in found {
-            let to = if into { child(&target, name(&path)) } else { target.clone() };
-            move_one(shell, &path, &to).await;
+        for Found { place, .. } in found {
+            let to = match into {
+                true => target.at(child(&target.path, name(&place.path))),
+                false => target.clone(),
+            };
+            move_one(shell, &place, &to).await;
         }
     }
 }
 
-async fn move_one(shell: &mut Shell, path: &str, to: &str) {
-    if to == path || to.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')) {
-        return shell.fail("mv", format_args!("`{path}' to `{to}': is a subdirectory of itself"));
+async fn move_one(shell: &mut Shell, from: &Place, to: &Place) {
+    let both = format!("`{}' to `{}'", from.shown(), to.shown());
+    let below = to.path.strip_prefix(from.path.as_str());
+    if below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+        return shell.fail("mv", format_args!("{both}: is a subdirectory of itself"));
     }
-    let there = shell.client.get_file_info(to).await;
+    let there = shell.client.get_file_info(&to.path).await;
     match shell.check("mv", there) {
         None => return,
-        Some(Some(_)) => return shell.fail("mv", format_args!("`{to}': File exists")),
+        Some(Some(_)) => return shell.fail("mv", format_args!("`{}': File exists", to.shown())),
         Some(None) => {}
     }
-    let above = parent(to).unwrap_or("/");
-    let above_info = shell.client.get_file_info(above).await;
+    let above = to.at(parent(&to.path).unwrap_or("/").to_owned());
+    let above_info = shell.client.get_file_info(&above.path).await;
     match shell.check("mv", above_info) {
         None => return,
-        Some(None) => return shell.fail("mv", format_args!("{}; make it with mkdir -p", missing(above))),
+        Some(None) => return shell.fail("mv", format_args!("{}; make it with mkdir -p", above.missing())),
         Some(Some(_)) => {}
     }
-    let moved = shell.client.rename(path, to).await;
+    let moved = shell.client.rename(&from.path, &to.path).await;
     if shell.check("mv", moved) == Some(false) {
-        shell.fail(
-            "mv",
-            format_args!("`{path}' to `{to}': the namenode refused; one of them has changed: look again"),
-        );
+        shell.fail("mv", format_args!("{both}: the namenode refused; one of them has changed: look again"));
     }
 }

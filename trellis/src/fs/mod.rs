@@ -1,21 +1,31 @@
-//! `trellis fs`: the namespace from the shell. Verbs, output and exit codes are those of `hdfs dfs`, without its dash.
+//! `trellis fs`: the namespace from the shell, with the verbs of `hdfs dfs` that work on names.
 //!
-//! - [`shell`]: the client, output, failures, paths and patterns
+//! As there: the options that `--help` lists, what is printed to stdout, how a path is written and shown, exit codes 0
+//! and 1. Not as there: wrong usage ends with 2 instead of 255; times are in UTC; columns are as wide as their cells;
+//! `rm` says where in the trash something went; complaints may say more; all paths of a command lie on one file system.
+//!
+//! - [`words`]: command lines in the stock shell's way
+//! - [`place`]: path arguments
+//! - [`shell`]: the client, output, failures, patterns
 //! - [`walk`]: a tree, entry by entry, in bounded memory
 //! - [`list`], [`counts`], [`find`]: verbs that look
 //! - [`make`], [`remove`], [`attributes`], [`mode`]: verbs that change
+//! - [`data`]: verbs that must wait for file data
 //! - [`text`]: modes, times and sizes as the stock shell prints them
 
 mod attributes;
 mod counts;
+mod data;
 mod find;
 mod list;
 mod make;
 mod mode;
+mod place;
 mod remove;
 mod shell;
 mod text;
 mod walk;
+mod words;
 
 use std::process::ExitCode;
 
@@ -23,16 +33,19 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use self::shell::Shell;
+pub use self::words::plain;
 
 const EXAMPLE: &str = "\
 Examples:
   trellis fs mkdir -p /user/ann/in
   trellis fs --fs hdfs://127.0.0.1:8020,127.0.0.1:8030 ls -R /
   trellis fs chmod -R g+w /user/ann
+  trellis fs ls hdfs://127.0.0.1:8020/user
 
 Patterns (* ? [ab] {a,b}) are expanded by this command, so quote them. A path that does not begin \
-with '/' lies in /user/NAME. The file system is --fs, else TRELLIS_FS, else fs.defaultFS of HADOOP_CONF_DIR, else \
-hdfs://127.0.0.1:8020.
+with '/' lies in /user/NAME. The file system is --fs, else TRELLIS_FS, else fs.defaultFS of HADOOP_CONF_DIR, else that \
+of a path hdfs://HOST:PORT/PATH, else hdfs://127.0.0.1:8020. Command lines of hdfs dfs work too: -rm -skipTrash /x.
+There is no file data yet: cat, get, put and their like say so.
 Exit codes: 0 done, 1 something failed, 2 wrong usage.";
 
 /// Options of `trellis fs`.
@@ -82,11 +95,43 @@ enum Verb {
     Chgrp(attributes::Chgrp),
     /// Changes the replication of files, and of all files below directories
     Setrep(attributes::Setrep),
+    /// Needs file data
+    #[command(hide = true, aliases = [
+        "appendToFile", "checksum", "concat", "copyFromLocal", "copyToLocal", "cp", "get", "getmerge", "head",
+        "moveFromLocal", "moveToLocal", "put", "tail", "text", "truncate",
+    ])]
+    Cat(data::Data),
+}
+
+impl Verb {
+    /// The path arguments.
+    fn paths(&self) -> &[String] {
+        match self {
+            Verb::Ls(verb) => &verb.paths,
+            Verb::Stat(verb) => verb.split().1,
+            Verb::Test(verb) => std::slice::from_ref(&verb.path),
+            Verb::Find(verb) => &verb.paths,
+            Verb::Du(verb) => &verb.paths,
+            Verb::Count(verb) => &verb.paths,
+            Verb::Df(verb) => &verb.paths,
+            Verb::Mkdir(verb) => &verb.paths,
+            Verb::Touchz(verb) => &verb.paths,
+            Verb::Touch(verb) => &verb.paths,
+            Verb::Mv(verb) => &verb.paths,
+            Verb::Rm(verb) => &verb.paths,
+            Verb::Rmdir(verb) => &verb.paths,
+            Verb::Chmod(verb) => &verb.paths,
+            Verb::Chown(verb) => &verb.paths,
+            Verb::Chgrp(verb) => &verb.paths,
+            Verb::Setrep(verb) => &verb.paths,
+            Verb::Cat(_) => &[],
+        }
+    }
 }
 
 /// Runs a verb.
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let mut shell = Shell::new(args.fs.as_deref())?;
+    let mut shell = Shell::new(args.fs.as_deref(), args.verb.paths())?;
     match args.verb {
         Verb::Ls(verb) => verb.run(&mut shell).await,
         Verb::Stat(verb) => verb.run(&mut shell).await,
@@ -105,6 +150,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         Verb::Chown(verb) => verb.run(&mut shell).await,
         Verb::Chgrp(verb) => verb.run(&mut shell).await,
         Verb::Setrep(verb) => verb.run(&mut shell).await,
+        Verb::Cat(verb) => verb.run(&mut shell),
     }
     Ok(shell.end())
 }

@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use trellis_client::Error;
 
-use super::shell::{Found, Shell, missing, why};
+use super::place::Place;
+use super::shell::{Found, Shell, why};
 use super::walk::{child, name, parent};
 
 /// Deletes files, and with -r directories. Where the cluster keeps a trash, they go to /user/NAME/.Trash.
@@ -22,7 +23,7 @@ pub struct Rm {
     skip_trash: bool,
     /// Paths or patterns
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Rm {
@@ -39,35 +40,39 @@ impl Rm {
                 }
             };
             if found.is_empty() && !self.force {
-                shell.fail("rm", missing(path));
+                shell.fail("rm", shell.place(path).missing());
             }
-            for Found { path, status } in found {
+            for Found { place, status } in found {
                 match status.is_dir() && !self.recursive {
                     true => shell.fail(
                         "rm",
-                        format_args!("`{path}': Is a directory; give -r to delete it and all below"),
+                        format_args!(
+                            "`{}': Is a directory; give -r to delete it and all below",
+                            place.shown()
+                        ),
                     ),
-                    false => remove(shell, &path, trash).await,
+                    false => remove(shell, &place, trash).await,
                 }
             }
         }
     }
 }
 
-async fn remove(shell: &mut Shell, path: &str, trash: bool) {
+async fn remove(shell: &mut Shell, place: &Place, trash: bool) {
+    let (path, shown) = (place.path.as_str(), place.shown());
     let bin = format!("{}/.Trash", shell.client.home());
     let in_trash = path == bin || path.starts_with(&format!("{bin}/"));
     if trash && !in_trash {
         if format!("{bin}/").starts_with(&format!("{}/", path.trim_end_matches('/'))) {
             return shell
-                .fail("rm", format_args!("`{path}': holds the trash; give --skip-trash to delete it"));
+                .fail("rm", format_args!("`{shown}': holds the trash; give --skip-trash to delete it"));
         }
         return match to_trash(shell, path, &bin).await {
-            Ok(to) => shell.say(format_args!("Moved {path} to the trash: {to}")),
+            Ok(to) => shell.say(format_args!("Moved {shown} to the trash: {to}")),
             Err(error) => shell.fail(
                 "rm",
                 format_args!(
-                    "`{path}': not moved to the trash: {}; give --skip-trash to delete it at once",
+                    "`{shown}': not moved to the trash: {}; give --skip-trash to delete it at once",
                     why(&error)
                 ),
             ),
@@ -75,8 +80,8 @@ async fn remove(shell: &mut Shell, path: &str, trash: bool) {
     }
     let deleted = shell.client.delete(path, true).await;
     match shell.check("rm", deleted) {
-        Some(true) => shell.say(format_args!("Deleted {path}")),
-        Some(false) => shell.fail("rm", format_args!("`{path}': Input/output error")),
+        Some(true) => shell.say(format_args!("Deleted {shown}")),
+        Some(false) => shell.fail("rm", format_args!("`{shown}': Input/output error")),
         None => {}
     }
 }
@@ -105,17 +110,18 @@ pub struct Rmdir {
     ignore_fail_on_non_empty: bool,
     /// Paths or patterns
     #[arg(required = true)]
-    paths: Vec<String>,
+    pub paths: Vec<String>,
 }
 
 impl Rmdir {
     pub async fn run(self, shell: &mut Shell) {
-        for Found { path, status } in shell.find("rmdir", &self.paths).await {
+        for Found { place, status } in shell.find("rmdir", &self.paths).await {
+            let path = place.shown();
             if !status.is_dir() {
                 shell.fail("rmdir", format_args!("`{path}': Is not a directory"));
                 continue;
             }
-            match shell.client.delete(&path, false).await {
+            match shell.client.delete(&place.path, false).await {
                 Ok(true) => {}
                 Ok(false) => shell.fail("rmdir", format_args!("`{path}': Input/output error")),
                 Err(error) if why(&error).contains("is non empty") => {

@@ -3,24 +3,29 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use globset::{GlobBuilder, GlobMatcher};
+use trellis_client::config::{ConnectionConfig, RetryPolicy};
 use trellis_client::error::Fault;
 use trellis_client::types::FileStatus;
 use trellis_client::{Client, Conf, Error};
 
+use super::place::{self, Place};
 use super::walk::child;
 use crate::output::{complain, written};
 
-const DEFAULT_FS: &str = "hdfs://127.0.0.1:8020";
+/// How long to try until a namenode answers for the first time: who typed a command wants to hear of a wrong address
+/// soon. One that has answered may be gone for as long as it needs to start again ([`RetryPolicy::give_up_after`]).
+const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(8);
 /// Paths that one pattern may match; more is a mistake, and would not fit in memory.
 const MAX_MATCHES: usize = 100_000;
 
 /// A path that exists.
 pub struct Found {
-    /// Absolute.
-    pub path: String,
+    /// Where.
+    pub place: Place,
     /// What is there.
     pub status: FileStatus,
 }
@@ -29,19 +34,24 @@ pub struct Found {
 pub struct Shell {
     /// The client.
     pub client: Client,
+    /// `hdfs://HOST:PORT[,HOST:PORT…]`
+    pub file_system: String,
     out: BufWriter<Stdout>,
     failed: bool,
 }
 
 impl Shell {
-    /// A shell on the file system that `fs`, or the configuration, names.
-    pub fn new(fs: Option<&str>) -> Result<Shell> {
+    /// A shell on the file system that `fs`, the configuration or the command's path arguments name.
+    pub fn new(fs: Option<&str>, paths: &[String]) -> Result<Shell> {
         let conf = Conf::from_env()?;
-        let configured = conf.get("fs.defaultFS").is_some_and(|uri| uri.starts_with("hdfs:"));
-        let uri = fs.or((!configured).then_some(DEFAULT_FS));
-        let (builder, _) = Client::from_conf(&conf, uri).context("which file system?")?;
-        let client = builder.caller_context("CLI").build()?;
-        Ok(Shell { client, out: BufWriter::new(io::stdout()), failed: false })
+        let uri = place::file_system(&conf, fs, paths)?;
+        let (builder, target) = Client::from_conf(&conf, Some(&uri))?;
+        let retry = RetryPolicy { give_up_unanswered_after: FIRST_ANSWER_WITHIN, ..RetryPolicy::default() };
+        let connection =
+            ConnectionConfig { connect_timeout: FIRST_ANSWER_WITHIN, ..ConnectionConfig::default() };
+        let client = builder.caller_context("CLI").retry(retry).connection(connection).build()?;
+        let file_system = place::name(&target);
+        Ok(Shell { client, file_system, out: BufWriter::new(io::stdout()), failed: false })
     }
 
     /// Prints a line. When that fails there is nothing left to do.
@@ -92,18 +102,9 @@ impl Shell {
         }
     }
 
-    /// A path in full, without repeated slashes, `.` and `..`.
-    pub fn absolute(&self, path: &str) -> String {
-        let (home, mut parts) = (self.client.home(), Vec::new());
-        let base = if path.starts_with('/') { "" } else { home.as_str() };
-        for part in base.split('/').chain(path.split('/')) {
-            match part {
-                "" | "." => {}
-                ".." => drop(parts.pop()),
-                name => parts.push(name),
-            }
-        }
-        format!("/{}", parts.join("/"))
+    /// Where a path argument points.
+    pub fn place(&self, path: &str) -> Place {
+        Place::of(path, &self.client.home())
     }
 
     /// What each path or pattern names; told where there is nothing.
@@ -111,7 +112,7 @@ impl Shell {
         let mut all = Vec::new();
         for path in paths {
             match self.expand(path).await {
-                Ok(found) if found.is_empty() => self.fail(verb, missing(path)),
+                Ok(found) if found.is_empty() => self.fail(verb, self.place(path).missing()),
                 Ok(found) => all.extend(found),
                 Err(error) => self.fail(verb, format_args!("{error:#}")),
             }
@@ -121,13 +122,13 @@ impl Shell {
 
     /// What one path or pattern names.
     pub async fn expand(&self, path: &str) -> Result<Vec<Found>> {
-        let path = self.absolute(path);
-        if !is_pattern(&path) {
-            let status = self.client.get_file_info(&path).await.map_err(told)?;
-            return Ok(status.map(|status| Found { path, status }).into_iter().collect());
+        let place = self.place(path);
+        if !is_pattern(&place.path) {
+            let status = self.client.get_file_info(&place.path).await.map_err(told)?;
+            return Ok(status.map(|status| Found { place, status }).into_iter().collect());
         }
         let mut found = vec![String::new()];
-        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        let parts: Vec<&str> = place.path.split('/').skip(1).collect();
         for (depth, part) in parts.iter().enumerate() {
             if is_pattern(part) {
                 found = self.matching(&found, part).await?;
@@ -141,7 +142,7 @@ impl Shell {
         let mut all = Vec::new();
         for path in found {
             if let Some(status) = self.client.get_file_info(&path).await.map_err(told)? {
-                all.push(Found { path, status });
+                all.push(Found { place: place.at(path), status });
             }
         }
         Ok(all)
@@ -185,11 +186,6 @@ fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '[', '{', '\\'])
 }
 
-/// What stock says of a path that is not there.
-pub fn missing(path: &str) -> String {
-    format!("`{path}': No such file or directory")
-}
-
 /// An error as the stock shell shows it: the first line of the exception's message, without its class.
 pub fn why(error: &Error) -> String {
     match error.fault() {
@@ -197,6 +193,7 @@ pub fn why(error: &Error) -> String {
             let first = exception.message.lines().next().unwrap_or_default();
             if first.is_empty() { error.to_string() } else { first.to_owned() }
         }
+        Fault::NotSent(_) => format!("{error}; --fs hdfs://HOST:PORT names another"),
         _ => error.to_string(),
     }
 }

@@ -18,10 +18,29 @@ const STEPS: &[(&[&str], i32, &str, &str)] = &[
     (&["ls", "/s/no*such"], 1, "", "No such file or directory"),
     (&["find", "/s", "--name", "[gh]"], 0, "/s/a/b/h\n/s/a/g\n", ""),
     (&["find", "/s", "--iname", "G"], 0, "/s/a/g\n", ""),
+    (&["find", "/s", "-name", "[gh]", "-a", "-iname", "H", "-print"], 0, "/s/a/b/h\n", ""),
+    (&["-find", "/", "-name", "c", "-print0"], 0, "/s/a/b/c\0", ""),
     (&["count", "/s"], 0, "4 3 0 /s\n", ""),
     (&["count", "-q", "/s"], 0, "none inf none inf 4 3 0 /s\n", ""),
+    (&["count", "-q", "-v", "-u", "/s"], 0, "REM_SPACE_QUOTA PATHNAME\nnone inf none inf /s\n", ""),
     (&["du", "-s", "/s"], 0, "0 0 /s\n", ""),
+    (&["df", "-h", "/"], 0, "Filesystem Size Used Available Use%\nhdfs://127.0.0.1:", ""),
+    (&["df", "/nosuch"], 1, "", "`/nosuch': No such file or directory"),
     (&["stat", "--format", "%a %F %n", "/s/a", "/s/f"], 0, "755 directory a\n644 regular file f\n", ""),
+    (&["stat", "%a %F %n", "/s/a", "/s/f"], 0, "755 directory a\n644 regular file f\n", ""),
+    (&["touch", "-m", "/s/a/g"], 0, "", ""),
+    (&["ls", "-tu", "-C", "/s/a"], 0, "/s/a/g\n/s/a/b\n", ""),
+    (&["ls", "-tSru", "-C", "/s/a"], 0, "/s/a/b\n/s/a/g\n", ""),
+    (&["ls", "-r", "-C", "/s/a"], 0, "/s/a/g\n/s/a/b\n", ""),
+    (&["-ls", "-S", "/s"], 0, "Found 2 items", ""),
+    (&["cat", "/s/f"], 1, "", "no file data yet"),
+    (&["-put", "-f", "-", "/s/f"], 1, "", "no file data yet"),
+    (&["copyToLocal", "--help"], 1, "", "no file data yet"),
+    (&["ls"], 1, "", "`.': No such file or directory: `/user/"),
+    (&["rm", "x"], 1, "", "`x': No such file or directory: `/user/"),
+    (&["ls", "-C", "hdfs:///s"], 0, "hdfs:///s/a\nhdfs:///s/f\n", ""),
+    (&["ls", "s3a://bucket/s"], 1, "", "Wrong FS: s3a://bucket/s, expected: hdfs://127.0.0.1:"),
+    (&["rm", "/s/f", "hdfs://127.0.0.1:1/s"], 1, "", "Wrong FS: hdfs://127.0.0.1:1/s"),
     (&["test", "-e", "/s/f"], 0, "", ""),
     (&["test", "-e", "/s/nosuch"], 1, "", ""),
     (&["test", "-d", "/s"], 0, "", ""),
@@ -39,6 +58,7 @@ const STEPS: &[(&[&str], i32, &str, &str)] = &[
     (&["chgrp", "bin", "/s/f"], 0, "", ""),
     (&["stat", "--format", "%u %g", "/s/a/g", "/s/f"], 0, "ann staff\n", ""),
     (&["setrep", "2", "/s/a"], 0, "Replication 2 set: /s/a/b/h\nReplication 2 set: /s/a/g\n", ""),
+    (&["setrep", "-w", "3", "/s/f"], 0, "Replication 3 set: /s/f\nWaiting for /s/f ... done\n", ""),
     (&["setrep", "2", "/s/nosuch"], 1, "", "No such file or directory"),
     (&["mv", "/s/f", "/s/a/g"], 1, "", "`/s/a/g': File exists"),
     (&["mv", "/s/f", "/s/a"], 0, "", ""),
@@ -57,8 +77,8 @@ const STEPS: &[(&[&str], i32, &str, &str)] = &[
     (&["touch", "-c", "/s/nosuch"], 0, "", ""),
     (&["test", "-e", "/s/nosuch"], 1, "", ""),
     (&["touch", "/s/new"], 0, "", ""),
-    (&["rm", "/s/f"], 0, "Deleted /s/f\n", ""),
-    (&["rm", "-r", "/s"], 0, "Deleted /s\n", ""),
+    (&["rm", "-skipTrash", "/s/f"], 0, "Deleted /s/f\n", ""),
+    (&["-rm", "-R", "-skipTrash", "/s"], 0, "Deleted /s\n", ""),
     (&["ls", "-C", "/"], 0, "", ""),
     (&["nosuch"], 2, "", "nosuch"),
     (&["mkdir"], 2, "", "PATH"),
@@ -78,6 +98,27 @@ fn verbs_answer_as_the_stock_shell_does() {
         assert!(plain.contains(out), "{args:?}: {said}");
         assert!(why.to_lowercase().contains(&err.to_lowercase()), "{args:?}: {why}");
     }
+}
+
+#[test]
+fn a_uri_says_which_namenode_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (Up::start(&dir.path().join("1"), &[]), Up::start(&dir.path().join("2"), &[]));
+    let path = |up: &Up, path: &str| format!("{}{path}", up.fs);
+    let (a, b) = (path(&one, "/a"), path(&one, "/b"));
+    let fs = |args: &[&str]| output(&[&["fs"], args].concat());
+    assert!(fs(&["mkdir", &a]).status.success());
+    assert!(fs(&["mv", &a, &b]).status.success());
+    let listed = fs(&["ls", "-C", &path(&one, "/")]);
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), format!("{b}\n"), "{listed:?}");
+    assert_eq!(one.fs(&["rm", "-r", &b]).status.code(), Some(0));
+    for refused in
+        [fs(&["mkdir", &a, &path(&other, "/a")]), fs(&["mkdir", &a, "/a"]), other.fs(&["mkdir", &a])]
+    {
+        let why = complaint(&refused);
+        assert!(refused.status.code() == Some(1) && why.contains("Wrong FS: "), "{why}");
+    }
+    assert_eq!(one.fs(&["ls", "-C", "/"]).stdout, b"");
 }
 
 #[test]
@@ -148,4 +189,14 @@ fn every_command_has_help_with_an_example() {
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
         assert!(help.status.success() && text.contains("Example"), "{command:?}: {text}");
     }
+}
+
+#[test]
+fn a_wrong_address_is_told_soon_and_waited_for_once() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let done = output(&["fs", "ls", &format!("hdfs://{nobody}/a"), &format!("hdfs://{nobody}/b")]);
+    let why = complaint(&done);
+    let told = format!("attempts, the last was {nobody}");
+    assert!(done.status.code() == Some(1) && why.matches(&told).count() == 2, "{why}");
+    assert!(why.contains("--fs hdfs://HOST:PORT"), "{why}");
 }
