@@ -46,6 +46,10 @@ counters! {
     rows_read,
     /// Rows inserted, replaced, merged or deleted.
     rows_written,
+    /// Commits that moved rows from the log into the tree (lmdb with a log only).
+    merges,
+    /// Rows that these moved.
+    merged_rows,
     /// Operations that were run in groups that commit.
     grouped_operations,
     /// Groups that commit.

@@ -1,14 +1,17 @@
 //! Opening an environment: what may be wrong with a directory, said clearly.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, MdbError, WithTls};
 use nix::sys::statfs::{FsType, statfs};
 
-use super::{Core, LmdbConfig, MAX_READERS};
+use super::claim::{Claim, Refused, lock_within};
+use super::log::{self, Log, ReadError};
+use super::room::Room;
+use super::turnstile::Turnstile;
+use super::{Core, Form, LmdbConfig, MAX_READERS, apply};
 use crate::counters::Counters;
 use crate::key::Key;
 use crate::store::StoreError;
@@ -33,22 +36,20 @@ const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
 
 /// Locked by whoever opens the environment, while it does, and by no transaction: so nobody waits here for a writer.
 const LOCK_FILE: &str = "open.lock";
-/// How often a lock that another holds is tried.
-const LOCK_RETRY: Duration = Duration::from_millis(2);
-
-/// Opens the environment in `dir` and frees the reader slots of dead processes.
+/// Opens the environment in `dir`, frees the reader slots of dead processes, and puts a log that a dead one left into
+/// the tree.
 pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
     check_dir(dir)?;
-    let denied = |error: std::io::Error| {
-        StoreError::Fatal(format!(
-            "lmdb:{}: cannot write here: {error}; check owner and mount",
-            dir.display()
-        ))
+    let claim = match config.form {
+        Form::Plain => Claim::shared(dir, config.open_wait).map(Some),
+        Form::Log => Claim::alone(dir, config.open_wait).map(Some),
+        Form::Behind => Ok(None),
     };
+    let claim = claim.map_err(|why| refused(dir, why))?;
     let file = File::options().read(true).write(true).create(true).truncate(false).open(dir.join(LOCK_FILE));
-    let file = file.map_err(denied)?;
+    let file = file.map_err(|error| denied(dir, error))?;
     // One process at a time creates files and reader tables.
-    if !lock_within(&file, config.open_wait).map_err(denied)? {
+    if !lock_within(config.open_wait, || file.try_lock()).map_err(|error| denied(dir, error))? {
         return Err(StoreError::Unavailable(format!(
             "lmdb:{}: another process has been opening it for {:?}; if it is stopped, continue or end it",
             dir.display(),
@@ -61,23 +62,78 @@ pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
     let foreign = |error| StoreError::Fatal(why_not(dir, &config, &error));
     let db = open_tree(&env).map_err(foreign)?;
     // The names of new files must survive a power loss too.
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(denied)?;
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| denied(dir, error))?;
     env.clear_stale_readers().map_err(foreign)?;
-    let core = Core { env, db, dir: dir.to_path_buf(), config, counters: Counters::default() };
+    let room = Room::of(dir).map_err(|error| denied(dir, error))?;
+    let core = Core {
+        env,
+        db,
+        room,
+        dir: dir.to_path_buf(),
+        config,
+        counters: Counters::default(),
+        turnstile: None,
+        log: None,
+        claim,
+    };
     check_ours(&core)?;
+    ready(core)
+}
+
+/// Prepares an opened environment for writes in its form.
+fn ready(mut core: Core) -> Result<Core, StoreError> {
+    let Some(claim) = &core.claim else { return Ok(core) };
+    let dir = &core.dir;
+    let left_log = log::exists(dir).map_err(|error| denied(dir, error))?;
+    if left_log {
+        replay(&core)?;
+    }
+    if core.config.form == Form::Log {
+        let log = Log::create(dir, core.config.log_bytes).map_err(|error| denied(dir, error))?;
+        core.log = Some(log);
+    } else {
+        if left_log {
+            claim.share(core.config.open_wait).map_err(|why| refused(dir, why))?;
+        }
+        core.turnstile = Some(Turnstile::of(dir).map_err(|error| denied(dir, error))?);
+    }
     Ok(core)
 }
 
-/// Locks a file until it is closed. False = another held it all the time.
-fn lock_within(file: &File, wait: Duration) -> std::io::Result<bool> {
-    let begun = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::WouldBlock) if begun.elapsed() >= wait => return Ok(false),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
+/// Puts what a dead process left in its log into the tree, and removes the log.
+fn replay(core: &Core) -> Result<(), StoreError> {
+    let failed = |error| match error {
+        ReadError::Io(error) => core.error(error.into()),
+        ReadError::Damaged(why) => StoreError::Fatal(format!(
+            "lmdb:{}: its log is damaged: {why}; restore the whole directory from a backup, or move log.0 and log.1 away \
+             to go on without the last operations",
+            core.dir.display()
+        )),
+    };
+    let layer = log::read(&core.dir).map_err(failed)?;
+    if !layer.is_empty() {
+        let rows = layer.iter().len();
+        apply::merge(core, &layer)?;
+        tracing::info!(rows, dir = %core.dir.display(), "put the rows of a log that was left behind into the tree");
+    }
+    log::remove(&core.dir).map_err(failed)
+}
+
+fn denied(dir: &Path, error: std::io::Error) -> StoreError {
+    StoreError::Fatal(format!("lmdb:{}: cannot write here: {error}; check owner and mount", dir.display()))
+}
+
+fn refused(dir: &Path, why: Refused) -> StoreError {
+    let name = dir.display();
+    match why {
+        Refused::Owned { pid } => StoreError::Unavailable(format!(
+            "lmdb:{name}: process {pid} has it alone, with a log in front of it; stop that one first, or, for several \
+             namenodes on one store, start all of them without --alone"
+        )),
+        Refused::Shared => StoreError::Unavailable(format!(
+            "lmdb:{name}: other processes have it open, so it cannot be had alone; stop them, or start without --alone"
+        )),
+        Refused::Io(error) => denied(dir, error),
     }
 }
 

@@ -22,10 +22,14 @@ pub(super) fn decode(bytes: &[u8]) -> Option<RowRef<'_>> {
     })
 }
 
-/// Writes a row into `buffer`, replacing what was in it.
+/// How long a stored row is.
+pub(super) fn encoded_len(row: &Row) -> usize {
+    HEAD_BYTES + row.value.len()
+}
+
+/// Writes a row behind what is in `buffer`.
 pub(super) fn encode(row: &Row, buffer: &mut Vec<u8>) {
-    buffer.clear();
-    buffer.reserve(HEAD_BYTES + row.value.len());
+    buffer.reserve(encoded_len(row));
     buffer.extend_from_slice(&row.version.to_le_bytes());
     buffer.extend_from_slice(&row.max.to_le_bytes());
     buffer.extend_from_slice(&row.add.to_le_bytes());
@@ -39,8 +43,10 @@ mod tests {
     #[test]
     fn the_format_is_fixed() {
         let row = Row { version: 0x0102, max: -2, add: 3, value: bytes::Bytes::from_static(b"xy") };
-        let mut stored = vec![9; 3];
+        let mut stored = vec![9];
         encode(&row, &mut stored);
+        assert_eq!(stored.remove(0), 9);
+        assert_eq!(stored.len(), encoded_len(&row));
         let mut expected = vec![2, 1, 0, 0, 0, 0, 0, 0, 0xfe];
         expected.extend([0xff; 7]);
         expected.extend([3, 0, 0, 0, 0, 0, 0, 0, b'x', b'y']);

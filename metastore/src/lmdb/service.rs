@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::turnstile::Turnstile;
-use super::view::Rows;
+use super::transaction::Transaction;
 use super::{Core, apply};
 use crate::change::{Change, Row};
 use crate::key::Key;
@@ -41,9 +40,8 @@ pub(super) struct Service {
 
 impl Service {
     pub fn start(core: Arc<Core>) -> Result<Service, StoreError> {
-        let turnstile = Turnstile::of(&core.dir).map_err(|error| core.error(error.into()))?;
         let (jobs, queue) = sync_channel(core.config.queue.max(1));
-        let server = Server { core: core.clone(), turnstile };
+        let server = Server { core: core.clone() };
         let thread = std::thread::Builder::new()
             .name("lmdb-store".into())
             .spawn(move || server.serve(&queue))
@@ -89,7 +87,6 @@ impl Drop for Service {
 
 struct Server {
     core: Arc<Core>,
-    turnstile: Turnstile,
 }
 
 impl Server {
@@ -130,34 +127,39 @@ impl Server {
     }
 
     fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
-        let txn = self.turnstile.begin(&self.core)?;
-        apply::check_and_commit(&self.core, txn, changes)
+        let transaction = Transaction::begin(&self.core)?;
+        apply::check_and_commit(&self.core, transaction, changes)
     }
 
     /// Holds the write lock until its owner commits, gives up, or takes too long.
     fn lock(&self, keys: &[Key], reply: Reply<Granted>) {
-        let txn = match self.turnstile.begin(&self.core) {
-            Ok(txn) => txn,
+        let transaction = match Transaction::begin(&self.core) {
+            Ok(transaction) => transaction,
             Err(error) => {
                 let _ = reply.send(Err(error));
                 return;
             }
         };
-        let mut view = Rows::new(&self.core, &txn);
-        let rows = match keys.iter().map(|key| view.copy(key)).collect() {
+        let rows = match self.copy(keys, &transaction) {
             Ok(rows) => rows,
             Err(error) => {
                 let _ = reply.send(Err(error));
                 return;
             }
         };
-        view.count(&self.core.counters);
         let (finish, end) = sync_channel(1);
         if reply.send(Ok(Granted { rows, finish })).is_err() {
             return;
         }
         if let Ok(Finish(changes, reply)) = end.recv_timeout(self.core.config.lock_hold) {
-            let _ = reply.send(apply::check_and_commit(&self.core, txn, &changes));
+            let _ = reply.send(apply::check_and_commit(&self.core, transaction, &changes));
         }
+    }
+
+    fn copy(&self, keys: &[Key], transaction: &Transaction<'_>) -> Result<Vec<Option<Row>>, StoreError> {
+        let mut view = transaction.rows();
+        let rows = keys.iter().map(|key| view.copy(key)).collect();
+        view.count(&self.core.counters);
+        rows
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use heed::RwTxn;
 
@@ -14,21 +15,22 @@ use crate::store::StoreError;
 
 const FILE: &str = "turnstile.lock";
 
-/// One thread's place at the turnstile: its own open file, so that threads of one process exclude each other too.
-pub(super) struct Turnstile(File);
+/// One process's place at the turnstile, for one of its threads at a time.
+pub(super) struct Turnstile(Mutex<File>);
 
 impl Turnstile {
     pub fn of(dir: &Path) -> std::io::Result<Turnstile> {
         let file =
             File::options().read(true).write(true).create(true).truncate(false).open(dir.join(FILE))?;
-        Ok(Turnstile(file))
+        Ok(Turnstile(Mutex::new(file)))
     }
 
     /// Begins a write transaction, when it is this thread's turn.
     pub fn begin<'c>(&self, core: &'c Core) -> Result<RwTxn<'c>, StoreError> {
-        self.0.lock().map_err(|error| core.error(error.into()))?;
+        let file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        file.lock().map_err(|error| core.error(error.into()))?;
         let begun = core.env.write_txn();
-        self.0.unlock().map_err(|error| core.error(error.into()))?;
+        file.unlock().map_err(|error| core.error(error.into()))?;
         begun.map_err(|error| core.error(error))
     }
 }

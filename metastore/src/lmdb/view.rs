@@ -1,11 +1,12 @@
-//! Rows as one transaction sees them, read where they lie.
+//! Rows as one transaction and the layers over it show them, read where they lie.
 
 use std::ops::Bound;
 
 use heed::RoTxn;
-use heed::types::Bytes;
 use smallvec::SmallVec;
 
+use super::log::Layer;
+use super::merged::{Found, Merged};
 use super::{Core, row};
 use crate::change::Row;
 use crate::counters::Counters;
@@ -14,17 +15,20 @@ use crate::schema::TableId;
 use crate::store::{Scanned, StoreError};
 use crate::tx::{RowRef, Stop, View};
 
-/// Reads over one transaction, and how many there were.
+/// Reads over one transaction and the layers over it, and how many there were.
 pub(super) struct Rows<'t> {
     core: &'t Core,
     txn: &'t RoTxn<'t>,
+    /// Youngest first.
+    layers: SmallVec<[&'t Layer; 3]>,
     keys: usize,
     rows: usize,
 }
 
 impl<'t> Rows<'t> {
-    pub fn new(core: &'t Core, txn: &'t RoTxn<'t>) -> Rows<'t> {
-        Rows { core, txn, keys: 0, rows: 0 }
+    /// Reads through layers, youngest first, to the tree. They must have been taken before the transaction began.
+    pub fn new(core: &'t Core, txn: &'t RoTxn<'t>, layers: impl Iterator<Item = &'t Layer>) -> Rows<'t> {
+        Rows { core, txn, layers: layers.collect(), keys: 0, rows: 0 }
     }
 
     /// Adds what was read to a store's counters.
@@ -39,10 +43,20 @@ impl<'t> Rows<'t> {
         if !key.fits() {
             return Ok(None);
         }
-        let stored = self.core.db.get(self.txn, key.as_bytes()).map_err(|error| self.core.error(error))?;
-        let Some(stored) = stored else { return Ok(None) };
-        self.rows += 1;
-        row::decode(stored).map(Some).ok_or_else(|| self.core.corrupt(key.as_bytes()))
+        let row = match self.layers.iter().find_map(|layer| layer.get(key)) {
+            Some(row) => row.map(RowRef::from),
+            None => {
+                let stored = self.core.db.get(self.txn, key.as_bytes());
+                let stored = stored.map_err(|error| self.core.error(error))?;
+                stored.map(|stored| self.decode(key.as_bytes(), stored)).transpose()?
+            }
+        };
+        self.rows += usize::from(row.is_some());
+        Ok(row)
+    }
+
+    fn decode(&self, key: &[u8], stored: &'t [u8]) -> Result<RowRef<'t>, StoreError> {
+        row::decode(stored).ok_or_else(|| self.core.corrupt(key))
     }
 
     /// Shows the rows of a scan (third part of the key, row), or only counts them.
@@ -60,31 +74,36 @@ impl<'t> Rows<'t> {
             (Some(key), false) => (Bound::Excluded(key.as_bytes()), Bound::Excluded(past.as_slice())),
             (Some(key), true) => (Bound::Included(first.as_bytes()), Bound::Excluded(key.as_bytes())),
         };
-        let db = self.core.db.remap_types::<Bytes, Bytes>();
-        let failed = |error| self.core.error(error);
+        let prefix = first.as_bytes().len();
+        let layers = self.layers.clone();
+        let layers = layers.iter().map(|layer| layer.range(range.0, range.1));
         if scan.reverse {
-            let rows = db.rev_range(self.txn, &range).map_err(failed)?;
-            self.walk(rows, first.as_bytes().len(), scan, visit)
+            let tree = self.core.db.rev_range(self.txn, &range).map_err(|error| self.core.error(error))?;
+            self.walk(Merged::new(tree, layers.map(Iterator::rev), true), prefix, scan, visit)
         } else {
-            let rows = db.range(self.txn, &range).map_err(failed)?;
-            self.walk(rows, first.as_bytes().len(), scan, visit)
+            let tree = self.core.db.range(self.txn, &range).map_err(|error| self.core.error(error))?;
+            self.walk(Merged::new(tree, layers, false), prefix, scan, visit)
         }
     }
 
     fn walk(
         &mut self,
-        rows: impl Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
+        rows: impl Iterator<Item = heed::Result<(&'t [u8], Found<'t>)>>,
         prefix: usize,
         scan: &Scan,
         visit: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> Result<u64, StoreError> {
         let mut seen = 0;
         for entry in rows.take(scan.limit as usize) {
-            let (key, stored) = entry.map_err(|error| self.core.error(error))?;
+            let (key, found) = entry.map_err(|error| self.core.error(error))?;
             seen += 1;
             if !scan.count_only {
                 self.rows += 1;
-                visit(&key[prefix..], row::decode(stored).ok_or_else(|| self.core.corrupt(key))?);
+                let row = match found {
+                    Found::Stored(stored) => self.decode(key, stored)?,
+                    Found::Layered(row) => RowRef::from(row),
+                };
+                visit(&key[prefix..], row);
             }
         }
         Ok(seen)
@@ -118,10 +137,7 @@ impl<'t> Rows<'t> {
             if found.len() >= limit {
                 return Ok(None);
             }
-            let at = Key::new(next, table, &[]);
-            let entry = self.core.db.get_greater_than_or_equal_to(self.txn, at.as_bytes());
-            let Some((key, _)) = entry.map_err(|error| self.core.error(error))? else { return Ok(None) };
-            let key = Key::from_bytes(key).ok_or_else(|| self.core.corrupt(key))?;
+            let Some(key) = self.first_from(Key::new(next, table, &[]).as_bytes())? else { return Ok(None) };
             if key.table() == table {
                 found.push(key.partition());
             }
@@ -135,6 +151,16 @@ impl<'t> Rows<'t> {
             };
         }
         Ok(Some(next))
+    }
+
+    /// The first key from here on.
+    fn first_from(&self, at: &[u8]) -> Result<Option<Key>, StoreError> {
+        let range = (Bound::Included(at), Bound::Unbounded);
+        let tree = self.core.db.range(self.txn, &range).map_err(|error| self.core.error(error))?;
+        let layers = self.layers.iter().map(|layer| layer.range(range.0, range.1));
+        let Some(entry) = Merged::new(tree, layers, false).next() else { return Ok(None) };
+        let (key, _) = entry.map_err(|error| self.core.error(error))?;
+        Key::from_bytes(key).map(Some).ok_or_else(|| self.core.corrupt(key))
     }
 }
 

@@ -11,14 +11,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use heed::RwTxn;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::queue::Queue;
-use super::room::Room;
-use super::turnstile::Turnstile;
-use super::view::Rows;
+use super::transaction::Transaction;
 use super::{Core, Lmdb, apply};
 use crate::change::{Check, Fold};
 use crate::group::GroupConfig;
@@ -38,6 +35,8 @@ const LANE: usize = 0;
 pub struct Writer {
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
+    /// Closes after the thread has ended.
+    _store: Lmdb,
 }
 
 impl Writer {
@@ -51,25 +50,14 @@ impl Writer {
         runtime: Handle,
     ) -> Result<Writer, StoreError> {
         let core = store.core.clone();
-        let turnstile = Turnstile::of(&core.dir).map_err(|error| core.error(error.into()))?;
-        let room = Room::of(&core.dir).map_err(|error| core.error(error.into()))?;
         let queue = Arc::new(Queue::new(config.queue));
         let config = config.clone();
-        let lane = Lane {
-            core: core.clone(),
-            queue: queue.clone(),
-            turnstile,
-            room,
-            fence,
-            versions,
-            config,
-            runtime,
-        };
+        let lane = Lane { core: core.clone(), queue: queue.clone(), fence, versions, config, runtime };
         let thread = std::thread::Builder::new()
             .name("lmdb-writer".into())
             .spawn(move || lane.serve())
             .map_err(|error| core.error(error.into()))?;
-        Ok(Writer { queue, thread: Some(thread) })
+        Ok(Writer { queue, thread: Some(thread), _store: store.clone() })
     }
 
     /// Queues an operation that may write; all targets share the one lane. Gives the work back when the queue is full.
@@ -103,8 +91,6 @@ enum Attempt {
 struct Lane {
     core: Arc<Core>,
     queue: Arc<Queue>,
-    turnstile: Turnstile,
-    room: Room,
     fence: Arc<dyn Fence>,
     versions: Versions,
     config: GroupConfig,
@@ -192,47 +178,41 @@ impl Lane {
     /// One transaction over the group.
     fn attempt(&self, group: &mut VecDeque<Box<dyn Work>>, open: bool) -> Attempt {
         let core = &*self.core;
-        let mut txn = match self.turnstile.begin(core) {
-            Ok(txn) => txn,
+        let mut transaction = match Transaction::begin(core) {
+            Ok(transaction) => transaction,
             Err(error) => return Attempt::Failed(error),
         };
         if open {
             self.queue.take(group, self.vacant(group.len()));
         }
-        match self.moved_fence(&txn) {
+        match self.moved_fence(&transaction) {
             Ok(None) => {}
             Ok(Some(key)) => return Attempt::FenceMoved(key),
             Err(error) => return Attempt::Failed(error),
         }
         core.counters.groups.add(1);
         core.counters.grouped_operations.add(group.len());
-        let (now, mut written, mut ends) = (Instant::now(), 0, Vec::with_capacity(group.len()));
+        let (now, mut ends) = (Instant::now(), Vec::with_capacity(group.len()));
         for work in group.iter_mut() {
             if work.deadline() <= now {
                 ends.push(End::Expired);
                 continue;
             }
             core.counters.round_trips.add(1);
-            match self.run_one(&mut txn, work.as_mut()) {
-                Ok((end, rows)) => {
-                    ends.push(end);
-                    written += rows;
-                }
+            match self.run_one(&mut transaction, work.as_mut()) {
+                Ok(end) => ends.push(end),
                 Err(error) => return Attempt::Failed(error),
             }
         }
-        if written > 0 {
-            self.room.keep(core);
-        }
-        match apply::commit(core, txn, written) {
+        match transaction.commit() {
             Ok(()) => Attempt::Ended(ends),
             Err(error) => Attempt::Failed(error),
         }
     }
 
     /// The first row that the lane holds for itself and that is not at the version it knows.
-    fn moved_fence(&self, txn: &RwTxn<'_>) -> Result<Option<Key>, StoreError> {
-        let mut view = Rows::new(&self.core, txn);
+    fn moved_fence(&self, transaction: &Transaction<'_>) -> Result<Option<Key>, StoreError> {
+        let mut view = transaction.rows();
         for (key, version) in self.fence.holds(LANE) {
             if view.get(&key)?.is_none_or(|row| row.version != version) {
                 return Ok(Some(key));
@@ -241,33 +221,33 @@ impl Lane {
         Ok(None)
     }
 
-    /// Runs an operation and makes its changes; tells its end, if the commit succeeds, and how many rows it wrote.
-    /// `Err` = the transaction is broken.
-    fn run_one(&self, txn: &mut RwTxn<'_>, work: &mut dyn Work) -> Result<(End, usize), StoreError> {
-        let mut fold = match self.run(txn, work) {
+    /// Runs an operation and makes its changes; tells its end, if the commit succeeds. `Err` = the transaction is broken.
+    fn run_one(&self, transaction: &mut Transaction<'_>, work: &mut dyn Work) -> Result<End, StoreError> {
+        let mut fold = match self.run(transaction, work) {
             Ok(fold) => fold,
-            Err(end) => return Ok((end, 0)),
+            Err(end) => return Ok(end),
         };
-        let mut failed = apply::failed_beliefs(&self.core, txn, &fold)?;
+        let mut failed = apply::failed_beliefs(transaction, &fold)?;
         if !failed.is_empty() {
             // It holds a row at a version from before, or inserts without having looked: it may do better now.
             self.core.counters.retries.add(1);
-            fold = match self.run(txn, work) {
+            fold = match self.run(transaction, work) {
                 Ok(fold) => fold,
-                Err(end) => return Ok((end, 0)),
+                Err(end) => return Ok(end),
             };
-            failed = apply::failed_beliefs(&self.core, txn, &fold)?;
+            failed = apply::failed_beliefs(transaction, &fold)?;
         }
         if !failed.is_empty() {
             self.core.counters.conflicts.add(1);
-            return Ok((lost(&fold, &failed), 0));
+            return Ok(lost(&fold, &failed));
         }
-        Ok((End::Answered, apply::write_fold(&self.core, txn, &fold)?))
+        apply::write_fold(transaction, &fold)?;
+        Ok(End::Answered)
     }
 
     /// Runs an operation once. `Err` = its end, without changes.
-    fn run(&self, txn: &RwTxn<'_>, work: &mut dyn Work) -> Result<Fold, End> {
-        let mut view = Rows::new(&self.core, txn);
+    fn run(&self, transaction: &Transaction<'_>, work: &mut dyn Work) -> Result<Fold, End> {
+        let mut view = transaction.rows();
         let mut tx = Tx::read_write(&mut view, &self.versions);
         // A fault in one operation must not end the thread, and with it the namenode's writes.
         let ran = catch_unwind(AssertUnwindSafe(|| work.run(&mut tx)));

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
+use trellis_metastore::lmdb::{Form, Lmdb, LmdbConfig};
 use trellis_metastore::mem::Mem;
 use trellis_metastore::store::Store;
 
@@ -43,7 +43,9 @@ pub fn all() -> Vec<Backend> {
             name: "mem-delayed",
             open: || fixture(Arc::new(Mem::new().with_delay(Duration::from_millis(1))), None),
         },
-        Backend { name: "lmdb", open: lmdb },
+        Backend { name: "lmdb", open: || lmdb(small_lmdb()) },
+        Backend { name: "lmdb-log", open: || lmdb(with_log()) },
+        Backend { name: "lmdb-log-merging", open: || lmdb(merging()) },
     ]
 }
 
@@ -51,9 +53,9 @@ fn fixture(store: Arc<dyn Store>, again: Option<Box<dyn Fn() -> Arc<dyn Store> +
     Fixture { store: Mutex::new(Some(store)), again }
 }
 
-fn lmdb() -> Fixture {
+fn lmdb(config: LmdbConfig) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
-    let open = move || Arc::new(Lmdb::open(dir.path(), small_lmdb()).unwrap()) as Arc<dyn Store>;
+    let open = move || Arc::new(Lmdb::open(dir.path(), config.clone()).unwrap()) as Arc<dyn Store>;
     fixture(open(), Some(Box::new(open)))
 }
 
@@ -65,6 +67,16 @@ pub fn small_lmdb() -> LmdbConfig {
         lock_hold: Duration::from_millis(300),
         ..LmdbConfig::default()
     }
+}
+
+/// With a log that is merged only at the end, so that all rows are read through the layers.
+pub fn with_log() -> LmdbConfig {
+    LmdbConfig { form: Form::Log, merge_every: Duration::from_secs(3600), ..small_lmdb() }
+}
+
+/// With a log that is merged all the time, so that rows are found in every place.
+fn merging() -> LmdbConfig {
+    LmdbConfig { merge_every: Duration::from_millis(1), ..with_log() }
 }
 
 /// A test of an async function on a runtime of its own, which ends before the store is closed.

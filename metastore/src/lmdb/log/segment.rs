@@ -1,0 +1,277 @@
+//! The log on disk: two files that take turns.
+//!
+//! A file begins with a head: magic (8 bytes), number of its first record (u64), CRC-32C of both (u32). Records follow
+//! without gaps: CRC-32C of all that follows (u32), length of the body (u32), number (u64), body. Numbers go up by one
+//! from record to record and from file to file. A body is what one group wrote, row by row: length of the key (u16),
+//! length of the row or `u32::MAX` for a deleted one (u32), key, row (as in the tree). All numbers are little-endian.
+//!
+//! Once everything in a file is in the tree its head is wiped, and then the file is written again from its beginning;
+//! what an earlier turn left behind the new records has smaller numbers and is not read. Rows are written whole, so it
+//! does no harm to replay what is in the tree already, as long as all that came after it is replayed too.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crc_fast::{CrcAlgorithm, checksum};
+
+use super::super::row;
+use super::layer::Layer;
+use crate::key::Key;
+
+const NAMES: [&str; 2] = ["log.0", "log.1"];
+const MAGIC: &[u8; 8] = b"TRELLOG1";
+const HEAD_BYTES: usize = 20;
+const RECORD_HEAD_BYTES: usize = 16;
+const DELETED: u32 = u32::MAX;
+/// A file grows by zeros, this many at a time: a record that finds its place there needs no metadata written.
+const STEP: u64 = 1 << 20;
+/// A longer file was not written by us.
+const MAX_FILE_BYTES: u64 = 1 << 32;
+
+/// Why a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file system.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// What stands there cannot be: a torn end is no damage.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// Whether a directory holds a log.
+pub fn exists(dir: &Path) -> io::Result<bool> {
+    Ok(dir.join(NAMES[0]).try_exists()? || dir.join(NAMES[1]).try_exists()?)
+}
+
+/// Reads all whole records, in the order in which they were written, as one layer.
+pub fn read(dir: &Path) -> Result<Layer, ReadError> {
+    let mut layer = Layer::default();
+    let mut next = None;
+    for file in by_age(dir)? {
+        if next.is_some_and(|next| next != file.first) {
+            let why = format!("its first record is {}, after record {}", file.first, next.unwrap_or(0) - 1);
+            return Err(damaged(&file.path, &why));
+        }
+        next = Some(file.replay(&mut layer)?);
+    }
+    Ok(layer)
+}
+
+/// Removes a log. The older file goes first, for good: the younger one alone may be replayed, the older one may not.
+pub fn remove(dir: &Path) -> Result<(), ReadError> {
+    let whole = by_age(dir)?.into_iter().map(|file| file.path);
+    for path in whole.chain(NAMES.map(|name| dir.join(name))) {
+        match std::fs::remove_file(path) {
+            Ok(()) => File::open(dir)?.sync_all()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The files that were begun, older first. One whose head is not whole holds no record.
+fn by_age(dir: &Path) -> Result<Vec<Written>, ReadError> {
+    let mut files = Vec::new();
+    for name in NAMES {
+        let path = dir.join(name);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if file.metadata()?.len() > MAX_FILE_BYTES {
+            return Err(damaged(&path, "it is too long"));
+        }
+        drop(file);
+        let bytes = std::fs::read(&path)?;
+        if let Some(first) = read_head(&bytes) {
+            files.push(Written { path, first, bytes });
+        }
+    }
+    files.sort_by_key(|file| file.first);
+    Ok(files)
+}
+
+struct Written {
+    path: PathBuf,
+    first: u64,
+    bytes: Vec<u8>,
+}
+
+impl Written {
+    /// Puts the rows of all whole records into a layer and returns the number of the record that is not there any more.
+    fn replay(&self, layer: &mut Layer) -> Result<u64, ReadError> {
+        let (mut number, mut rest) = (self.first, &self.bytes[HEAD_BYTES..]);
+        loop {
+            let Some((body, after)) = read_record(rest, number) else {
+                return match claimed_end(rest).and_then(|after| read_record(after, number + 1)) {
+                    None => Ok(number),
+                    Some(_) => Err(damaged(&self.path, &format!("record {number} is not as it was written"))),
+                };
+            };
+            read_body(body, layer)
+                .ok_or_else(|| damaged(&self.path, &format!("record {number} holds no rows")))?;
+            (number, rest) = (number + 1, after);
+        }
+    }
+}
+
+fn damaged(path: &Path, why: &str) -> ReadError {
+    ReadError::Damaged(format!("{}: {why}", path.display()))
+}
+
+/// The two files as one process writes them.
+pub struct Segments {
+    /// The one that is written comes first.
+    files: [Arc<File>; 2],
+    /// Where its next record goes; 0 = nothing is in it yet.
+    end: u64,
+    /// The next record's number.
+    next: u64,
+    buffer: Vec<u8>,
+}
+
+impl Segments {
+    /// Makes an empty log, whose files survive a power loss. There must be none.
+    pub fn create(dir: &Path) -> io::Result<Segments> {
+        let create = |name| File::options().write(true).create_new(true).open(dir.join(name)).map(Arc::new);
+        let files = [create(NAMES[0])?, create(NAMES[1])?];
+        File::open(dir)?.sync_all()?;
+        Ok(Segments { files, end: 0, next: 1, buffer: Vec::new() })
+    }
+
+    /// Bytes in the current file.
+    pub fn bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// Writes a layer's rows as one record, which counts only once [`Segments::sync`] has returned. After an error it is
+    /// as if nothing had been written.
+    pub fn append(&mut self, layer: &Layer) -> io::Result<()> {
+        self.buffer.clear();
+        if self.end == 0 {
+            write_head(self.next, &mut self.buffer);
+        }
+        write_record(self.next, layer, &mut self.buffer)?;
+        let end = self.end + self.buffer.len() as u64;
+        let file = &self.files[0];
+        let length = file.metadata()?.len();
+        if length < end {
+            let zeros = (end - length).next_multiple_of(STEP);
+            file.write_all_at(&vec![0; zeros as usize], length)?;
+        }
+        file.write_all_at(&self.buffer, self.end)?;
+        (self.end, self.next) = (end, self.next + 1);
+        Ok(())
+    }
+
+    /// Returns once all records are on disk.
+    pub fn sync(&self) -> io::Result<()> {
+        self.files[0].sync_data()
+    }
+
+    /// Goes on in the other file, which must have been wiped, and gives the one that is left.
+    pub fn turn(&mut self) -> Left {
+        self.files.swap(0, 1);
+        self.end = 0;
+        Left(self.files[1].clone())
+    }
+}
+
+/// A file that is not written any more, and whose records are on their way into the tree.
+pub struct Left(Arc<File>);
+
+impl Left {
+    /// Makes its records count no more, for good: they are in the tree.
+    pub fn wipe(&self) -> io::Result<()> {
+        self.0.write_all_at(&[0; HEAD_BYTES], 0)?;
+        self.0.sync_data()
+    }
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+fn write_head(first: u64, buffer: &mut Vec<u8>) {
+    buffer.extend_from_slice(MAGIC);
+    buffer.extend_from_slice(&first.to_le_bytes());
+    buffer.extend_from_slice(&crc32c(buffer).to_le_bytes());
+}
+
+fn read_head(bytes: &[u8]) -> Option<u64> {
+    let (head, rest) = bytes.split_at_checked(16)?;
+    let whole = head.starts_with(MAGIC) && u32_at_front(rest)?.0 == crc32c(head);
+    whole.then_some(u64_at_front(&head[8..])?.0)
+}
+
+fn write_record(number: u64, layer: &Layer, buffer: &mut Vec<u8>) -> io::Result<()> {
+    let begin = buffer.len();
+    buffer.extend_from_slice(&[0; 8]);
+    buffer.extend_from_slice(&number.to_le_bytes());
+    for (key, row) in layer.iter() {
+        let key = key.as_bytes();
+        buffer.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        let length = row.map_or(DELETED, |row| row::encoded_len(row) as u32);
+        buffer.extend_from_slice(&length.to_le_bytes());
+        buffer.extend_from_slice(key);
+        if let Some(row) = row {
+            row::encode(row, buffer);
+        }
+    }
+    let too_long = |_| io::Error::other("a group wrote more than 4 GiB");
+    let length = u32::try_from(buffer.len() - begin - RECORD_HEAD_BYTES).map_err(too_long)?;
+    buffer[begin + 4..begin + 8].copy_from_slice(&length.to_le_bytes());
+    let crc = crc32c(&buffer[begin + 4..]);
+    buffer[begin..begin + 4].copy_from_slice(&crc.to_le_bytes());
+    Ok(())
+}
+
+/// The body of the record at the front and what follows it; `None` = no whole record of this number is there.
+fn read_record(bytes: &[u8], number: u64) -> Option<(&[u8], &[u8])> {
+    let after = claimed_end(bytes)?;
+    let (record, _) = bytes.split_at(bytes.len() - after.len());
+    let (crc, checked) = u32_at_front(record)?;
+    let whole = u64_at_front(&checked[4..])?.0 == number && crc32c(checked) == crc;
+    whole.then_some((&record[RECORD_HEAD_BYTES..], after))
+}
+
+/// What follows the record at the front, if its length is to be believed.
+fn claimed_end(bytes: &[u8]) -> Option<&[u8]> {
+    let (head, rest) = bytes.split_at_checked(RECORD_HEAD_BYTES)?;
+    let (length, _) = u32_at_front(&head[4..])?;
+    rest.get(length as usize..)
+}
+
+/// Puts all rows of a record's body into a layer; `None` = they are not as we write them.
+fn read_body(mut body: &[u8], layer: &mut Layer) -> Option<()> {
+    while !body.is_empty() {
+        let (key_length, rest) = body.split_first_chunk()?;
+        let (row_length, rest) = u32_at_front(rest)?;
+        let (key, rest) = rest.split_at_checked(u16::from_le_bytes(*key_length).into())?;
+        let key = Key::from_bytes(key)?;
+        let (row, rest) = match row_length {
+            DELETED => (None, rest),
+            length => {
+                let (row, rest) = rest.split_at_checked(length as usize)?;
+                (Some(row::decode(row)?.to_row()), rest)
+            }
+        };
+        layer.put(key, row);
+        body = rest;
+    }
+    Some(())
+}
+
+fn u32_at_front(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    bytes.split_first_chunk().map(|(number, rest)| (u32::from_le_bytes(*number), rest))
+}
+
+fn u64_at_front(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    bytes.split_first_chunk().map(|(number, rest)| (u64::from_le_bytes(*number), rest))
+}
