@@ -22,8 +22,8 @@ import org.apache.log4j.spi.LoggingEvent;
  * rename delete. A create closes its file, too. Prints a line each: operation, exit code, operations per second as the
  * benchmark says, CPU microseconds that the server spent per operation (from its /proc entry, so it must run on this
  * machine; pid 0: not measured), and the same over the whole run. The first two are taken over the timed part only: what
- * prepares it, the removal of what the last run left included, is over before it begins, in the background too. The
- * last one counts all of that.
+ * prepares it, the removal of what the last run left included, is over before it begins, in the background too; and
+ * what the server puts off until later counts: its CPU time is read when it has come to rest. The last one counts all.
  */
 public final class NnBench {
   private static final Pattern START = Pattern.compile("Starting \\d+ \\w+\\(s\\)\\.");
@@ -50,7 +50,7 @@ public final class NnBench {
       if (START.matcher(message).matches()) start = idleCpuMicros(pid); // that of its preparation comes first, and is overwritten
       Matcher m = DONE.matcher(message);
       if (m.matches()) {
-        timed = cpuMicros(pid) - start;
+        timed = idleCpuMicros(pid) - start;
         operations = Double.parseDouble(m.group(1));
       }
       m = RATE.matcher(message);

@@ -75,7 +75,7 @@ pub fn with_log() -> LmdbConfig {
 }
 
 /// With a log that is merged all the time, so that rows are found in every place.
-fn merging() -> LmdbConfig {
+pub fn merging() -> LmdbConfig {
     LmdbConfig { merge_every: Duration::from_millis(1), ..with_log() }
 }
 

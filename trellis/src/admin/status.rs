@@ -15,7 +15,7 @@ use trellis_namenode::membership::{LEADER, MemberInfo, live};
 use trellis_namenode::ops::format::{CLUSTER_ID, FORMAT_NUMBER};
 
 use crate::output::print;
-use crate::store::open;
+use crate::store::look_at;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -43,7 +43,7 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode> {
     let url = args.store.unwrap_or_else(|| StoreUrl::Lmdb(args.data.join("store")));
-    let opened = open(&url)?;
+    let opened = look_at(&url)?;
     let store = opened.store();
     let failed = |error| anyhow!("{url}: {error}");
     let before = live(store).await.map_err(failed)?;

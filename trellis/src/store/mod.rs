@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Subcommand;
-use trellis_metastore::lmdb::LmdbConfig;
+use trellis_metastore::lmdb::{Form, LmdbConfig};
 use trellis_metastore::open::{Opened, StoreUrl};
 
 /// Commands on a store.
@@ -35,8 +35,17 @@ pub async fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Opens a store that exists. What is in memory belongs to another process.
+/// Opens a store that exists, to read all of it. What is in memory belongs to another process.
 pub fn open(url: &StoreUrl) -> Result<Opened> {
+    open_as(url, Form::Plain)
+}
+
+/// Opens a store that exists, beside whoever has it open; rows may be as old as a merge of its log.
+pub fn look_at(url: &StoreUrl) -> Result<Opened> {
+    open_as(url, Form::Behind)
+}
+
+fn open_as(url: &StoreUrl, form: Form) -> Result<Opened> {
     match url {
         // What cannot be looked at is told apart when it is opened.
         StoreUrl::Lmdb(dir) if matches!(dir.join("data.mdb").try_exists(), Ok(false)) => {
@@ -45,7 +54,8 @@ pub fn open(url: &StoreUrl) -> Result<Opened> {
             )
         }
         StoreUrl::Lmdb(_) => {
-            Opened::open(url, LmdbConfig::default()).map_err(|error| anyhow!("{url}: {error}"))
+            let config = LmdbConfig { form, ..LmdbConfig::default() };
+            Opened::open(url, config).map_err(|error| anyhow!("{url}: {error}"))
         }
         StoreUrl::Mem => bail!("mem: lives inside its namenode and ends with it; give lmdb:DIR"),
     }

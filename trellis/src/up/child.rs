@@ -44,6 +44,9 @@ impl Child {
             .args(["--parent-pid", &std::process::id().to_string()])
             .arg("--audit-log")
             .arg(plan.data.audit_log(index));
+        if plan.is_alone() {
+            command.arg("--alone");
+        }
         if let Some(file) = &plan.sources.config {
             command.arg("--config").arg(file);
         }

@@ -112,6 +112,11 @@ impl Plan {
         sources.config = sources.config.map(std::path::absolute).transpose()?;
         Ok(Plan { store, restart, sources, data, ports: rpc.into_iter().zip(http).collect() })
     }
+
+    /// Whether the only namenode has the store for itself.
+    pub fn is_alone(&self) -> bool {
+        matches!(self.store, StoreUrl::Lmdb(_)) && self.ports.len() == 1
+    }
 }
 
 fn ports(option: &str, first: u16, count: u16) -> Result<Vec<u16>> {

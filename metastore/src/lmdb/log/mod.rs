@@ -95,27 +95,25 @@ impl Log {
     pub fn begin<'c>(&'c self, core: &'c Core) -> Result<Group<'c>, StoreError> {
         let begun = Instant::now();
         let mut writing = self.writing();
-        loop {
-            if writing.is_broken {
-                return Err(StoreError::Fatal(format!(
-                    "{}: an earlier sync of its log failed; check the disk, then restart this process",
-                    core.dir.display()
-                )));
-            }
-            if let Some(error) = &writing.failed {
-                return Err(error.clone());
-            }
-            if !self.has(&writing, self.room) {
-                break;
-            }
+        while writing.failed.is_some() || self.has(&writing, self.room) {
             let Some(left) = LONGEST_WAIT.checked_sub(begun.elapsed()) else {
                 return Err(StoreError::Unavailable(format!(
                     "{}: its log is full and the disk takes no more; try again later",
                     core.dir.display()
                 )));
             };
+            // One more merge may do better than the last, which failed.
             self.due.notify_one();
             writing = self.merged.wait_timeout(writing, left).unwrap_or_else(PoisonError::into_inner).0;
+            if let Some(error) = &writing.failed {
+                return Err(error.clone());
+            }
+        }
+        if writing.is_broken {
+            return Err(StoreError::Fatal(format!(
+                "{}: an earlier sync of its log failed; check the disk, then restart this process",
+                core.dir.display()
+            )));
         }
         let layers = self.layers();
         let snapshot = core.env.read_txn().map_err(|error| core.error(error))?;

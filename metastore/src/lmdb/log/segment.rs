@@ -275,3 +275,156 @@ fn u32_at_front(bytes: &[u8]) -> Option<(u32, &[u8])> {
 fn u64_at_front(bytes: &[u8]) -> Option<(u64, &[u8])> {
     bytes.split_first_chunk().map(|(number, rest)| (u64::from_le_bytes(*number), rest))
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::change::Row;
+    use crate::schema::setting;
+
+    fn key(name: &str) -> Key {
+        setting(name).key
+    }
+
+    fn row(version: u64) -> Row {
+        Row { version, max: -1, add: 2, value: Bytes::from_static(b"value") }
+    }
+
+    fn layer(name: &str, row: Option<Row>) -> Layer {
+        let mut layer = Layer::default();
+        layer.put(key(name), row);
+        layer
+    }
+
+    fn append(segments: &mut Segments, name: &str, version: u64) {
+        segments.append(&layer(name, Some(row(version)))).unwrap();
+        segments.sync().unwrap();
+    }
+
+    /// The version under a name in what is read; none = there is nothing.
+    fn version(dir: &Path, name: &str) -> Option<u64> {
+        read(dir).unwrap().get(&key(name)).flatten().map(|row| row.version)
+    }
+
+    fn file(dir: &Path, index: usize) -> PathBuf {
+        dir.join(NAMES[index])
+    }
+
+    #[test]
+    fn the_format_is_fixed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut segments = Segments::create(dir.path()).unwrap();
+        segments.append(&layer("a", Some(row(3)))).unwrap();
+        segments.append(&layer("a", None)).unwrap();
+        let mut expected = b"TRELLOG1".to_vec();
+        expected.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend(0x88ef_f221_u32.to_le_bytes());
+        let written = std::fs::read(file(dir.path(), 0)).unwrap();
+        assert_eq!(written.len() as u64, STEP);
+        let key = key("a");
+        let mut first = vec![key.as_bytes().len() as u8, 0, 29, 0, 0, 0];
+        first.extend(key.as_bytes());
+        first.extend([3, 0, 0, 0, 0, 0, 0, 0]);
+        first.extend([0xff; 8]);
+        first.extend([2, 0, 0, 0, 0, 0, 0, 0]);
+        first.extend(b"value");
+        let mut second = vec![key.as_bytes().len() as u8, 0, 0xff, 0xff, 0xff, 0xff];
+        second.extend(key.as_bytes());
+        for (number, body) in [(1u8, first), (2, second)] {
+            let mut checked = (body.len() as u32).to_le_bytes().to_vec();
+            checked.extend([number, 0, 0, 0, 0, 0, 0, 0]);
+            checked.extend(body);
+            expected.extend(crc32c(&checked).to_le_bytes());
+            expected.extend(checked);
+        }
+        assert_eq!(written[..expected.len()], expected);
+        assert!(written[expected.len()..].iter().all(|byte| *byte == 0));
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283, "the check value of CRC-32C");
+    }
+
+    #[test]
+    fn records_of_both_files_are_read_in_the_order_of_their_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        assert!(!exists(dir).unwrap());
+        let mut segments = Segments::create(dir).unwrap();
+        assert!(exists(dir).unwrap() && read(dir).unwrap().is_empty());
+        append(&mut segments, "a", 1);
+        append(&mut segments, "b", 2);
+        let left = segments.turn();
+        append(&mut segments, "a", 3);
+        assert_eq!((version(dir, "a"), version(dir, "b")), (Some(3), Some(2)));
+        left.wipe().unwrap();
+        assert_eq!((version(dir, "a"), version(dir, "b")), (Some(3), None));
+        // Back in the first file, over what its first turn left there.
+        segments.turn();
+        append(&mut segments, "a", 4);
+        assert_eq!(version(dir, "a"), Some(4));
+        remove(dir).unwrap();
+        assert!(!exists(dir).unwrap());
+        remove(dir).unwrap();
+    }
+
+    #[test]
+    fn a_torn_end_is_no_damage_and_anything_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let mut segments = Segments::create(dir).unwrap();
+        let ends = [("a", 1), ("b", 2), ("a", 3)].map(|(name, version)| {
+            append(&mut segments, name, version);
+            segments.bytes() as usize
+        });
+        let whole = std::fs::read(file(dir, 0)).unwrap();
+        let write = |bytes: &[u8]| std::fs::write(file(dir, 0), bytes).unwrap();
+        for end in 0..=ends[2] {
+            let mut torn = whole.clone();
+            torn[end..].fill(0);
+            for torn in [&torn[..], &torn[..end]] {
+                write(torn);
+                let expected = [ends[2], ends[0]].into_iter().zip([3, 1]).find(|(whole, _)| end >= *whole);
+                assert_eq!(version(dir, "a"), expected.map(|(_, version)| version), "torn at {end}");
+                assert_eq!(version(dir, "b").is_some(), end >= ends[1], "torn at {end}");
+            }
+        }
+        // Any other byte in the middle, while the record behind it is whole; but for its length, which then is not known.
+        for at in
+            (HEAD_BYTES..ends[1]).filter(|at| !(4..8).contains(&((at - HEAD_BYTES) % (ends[1] - ends[0]))))
+        {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            write(&damaged);
+            assert!(
+                matches!(read(dir), Err(ReadError::Damaged(why)) if why.contains("not as it was")),
+                "at {at}"
+            );
+        }
+        write(&whole);
+        let mut other = whole.clone();
+        other.clear();
+        write_head(9, &mut other);
+        std::fs::write(file(dir, 1), &other).unwrap();
+        assert!(
+            matches!(read(dir), Err(ReadError::Damaged(why)) if why.contains("first record is 9, after record 3"))
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_or_makes_no_sense_is_no_panic() {
+        let mut record = Vec::new();
+        write_record(1, &layer("a", Some(row(1))), &mut record).unwrap();
+        let body = read_record(&record, 1).unwrap().0.to_vec();
+        for end in 0..body.len() {
+            assert!(read_body(&body[..end], &mut Layer::default()).is_none() || end == 0, "{end}");
+        }
+        for length in [0, 1, u32::MAX - 1] {
+            let mut body = body.clone();
+            body[2..6].copy_from_slice(&length.to_le_bytes());
+            assert!(read_body(&body, &mut Layer::default()).is_none(), "{length}");
+        }
+        let mut long = record.clone();
+        long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(read_record(&long, 1).is_none() && read_record(&record, 2).is_none());
+    }
+}

@@ -7,6 +7,7 @@ use libtest_mimic::Trial;
 use rand::RngExt;
 use trellis_metastore::change::{Change, Check, Effect, Hold, Row};
 use trellis_metastore::key::{Key, Scan};
+use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
 use trellis_metastore::schema::{TableId, setting};
 use trellis_metastore::store::{Scanned, Store};
 use trellis_metastore::work::{End, Ran};
@@ -22,7 +23,12 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("crash_a_writer_killed_in_its_transaction_frees_the_others", writer_killed),
         trial("crash_a_killed_reader_is_cleared_and_the_file_stops_growing", reader_killed),
-        trial("crash_every_answered_write_survives_kill_9", answered_writes_survive),
+        trial("crash_every_answered_write_survives_kill_9", |dir| {
+            answered_writes_survive(dir, "write-and-tell");
+        }),
+        trial("crash_every_answered_write_in_the_log_survives_kill_9", |dir| {
+            answered_writes_survive(dir, "write-and-tell-with-log");
+        }),
     ]
 }
 
@@ -120,11 +126,11 @@ pub fn read_and_freeze(dir: &Path) {
     read.unwrap();
 }
 
-fn answered_writes_survive(dir: &Path) {
+fn answered_writes_survive(dir: &Path, role: &str) {
     let mut random = rand::rng();
     let mut answered = Vec::new();
     for round in 0..KILLS {
-        let mut child = Process::start("write-and-tell", dir);
+        let mut child = Process::start(role, dir);
         let mut told = vec![child.line()];
         let moment = Duration::from_micros(random.random_range(0..12_000));
         std::thread::sleep(moment);
@@ -148,8 +154,8 @@ fn answered_writes_survive(dir: &Path) {
 }
 
 /// A child: writes rows with growing numbers, a few at a time, and says each number once its commit returned.
-pub fn write_and_tell(dir: &Path) {
-    let store = open(dir);
+pub fn write_and_tell(dir: &Path, config: LmdbConfig) {
+    let store = Lmdb::open(dir, config).unwrap();
     let runtime = runtime();
     let scans: Vec<Scan> = (0..7).map(|p| Scan::of(TableId::Inodes, p, 1).reverse()).collect();
     let last =

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::Trial;
 use trellis_metastore::key::Scan;
-use trellis_metastore::lmdb::Lmdb;
+use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
 use trellis_metastore::schema::{Setting, TableId, setting};
 use trellis_metastore::store::{Scanned, Store, StoreError};
 use trellis_metastore::work::{End, Ran};
@@ -22,12 +22,18 @@ pub fn trials() -> Vec<Trial> {
     let strace = runs("strace", &["-o", "/dev/null", "-e", "inject=fdatasync:error=EIO:when=99", "true"]);
     let mount = runs("sh", &["-c", &mounting("true")]);
     let strace = |test: Trial| needing(test, strace, "strace");
+    let mounted = |test: Trial| needing(test, mount, "unshare, mount");
     vec![
         strace(trial("disk_nothing_is_answered_before_it_is_written", synced_before_the_answer)),
         strace(trial("disk_a_commit_that_fails_once_runs_again", failing_once)),
         strace(trial("disk_a_commit_that_fails_is_not_answered_and_not_seen", failing)),
         strace(trial("disk_a_failed_write_of_the_root_is_of_unknown_outcome", failing_root)),
-        needing(trial("disk_full_is_an_error_and_reads_go_on", full_disk), mount, "unshare, mount"),
+        strace(trial("disk_nothing_is_answered_before_the_log_is_written", log_synced_before_the_answer)),
+        strace(trial("disk_a_failed_sync_of_the_log_is_of_unknown_outcome", failing_log)),
+        mounted(trial("disk_full_is_an_error_and_reads_go_on", |_| full_disk("fill-the-disk"))),
+        mounted(trial("disk_full_under_a_log_is_an_error_and_reads_go_on", |_| {
+            full_disk("fill-the-disk-with-log");
+        })),
     ]
 }
 
@@ -77,6 +83,25 @@ fn synced_before_the_answer(dir: &Path) {
     assert!(returned, "{log}");
 }
 
+fn log_synced_before_the_answer(dir: &Path) {
+    let (log, _) = traced(dir, "commit-once-with-log", None);
+    let lines: Vec<&str> = log.lines().collect();
+    let opened = lines.iter().find(|line| line.contains("log.0") && line.contains("O_CREAT")).unwrap();
+    let append = format!("pwrite64({}, ", opened.rsplit("= ").next().unwrap().trim());
+    let begin = position(&lines, 0, |line| line.contains("\"begin"));
+    let answer = position(&lines, begin, |line| line.contains("\"answered"));
+    let appended = lines[..answer].iter().rposition(|line| line.contains(&append)).unwrap();
+    let synced = position(&lines, appended, |line| line.contains("fdatasync") && line.ends_with("= 0"));
+    assert!(begin < appended && synced < answer, "{log}");
+}
+
+fn failing_log(dir: &Path) {
+    let (log, said) = traced(dir, "commit-twice-with-log", Some("inject=fdatasync:error=EIO:when=2+"));
+    assert!(said.contains("second Failed(MaybeCommitted("), "{said}\n{log}");
+    let number = number(&open(&dir.join("store")), "x");
+    assert!([1, 2].contains(&number), "{number}");
+}
+
 /// The descriptor through which roots are written: each write is on disk when it returns.
 fn root_fd<'l>(lines: &[&'l str]) -> &'l str {
     let opened =
@@ -91,8 +116,8 @@ fn position(lines: &[&str], from: usize, wanted: impl Fn(&str) -> bool) -> usize
 }
 
 /// A child: one durable operation, announced before and answered after.
-pub fn commit_once(dir: &Path) {
-    let store = open(dir);
+pub fn commit_once(dir: &Path, config: LmdbConfig) {
+    let store = Lmdb::open(dir, config).unwrap();
     let (writer, _runtime) = start(&store, 1);
     let ends = Ends::new();
     say("begin");
@@ -138,8 +163,8 @@ fn failing_root(dir: &Path) {
 }
 
 /// A child: two operations, one after the other; says how the second ended.
-pub fn commit_twice(dir: &Path) {
-    let store = open(dir);
+pub fn commit_twice(dir: &Path, config: LmdbConfig) {
+    let store = Lmdb::open(dir, config).unwrap();
     let (writer, _runtime) = start(&store, 1);
     let ends = Ends::new();
     send(&writer, ends.op(0, |tx| increment(tx, "x")));
@@ -166,15 +191,15 @@ fn mounting(then: &str) -> String {
     }
 }
 
-fn full_disk(_: &Path) {
+fn full_disk(role: &str) {
     let script = mounting("exec \"$0\"");
-    let child = Process::start_under(&["sh", "-c", &script], "fill-the-disk", Path::new("/mnt"));
+    let child = Process::start_under(&["sh", "-c", &script], role, Path::new("/mnt"));
     assert!(child.finish().contains("all is well"));
 }
 
 /// A child on a small disk: fills it, reads on, frees some, writes on, opens again.
-pub fn fill_the_disk(dir: &Path) {
-    let store = open(dir);
+pub fn fill_the_disk(dir: &Path, config: LmdbConfig) {
+    let store = Lmdb::open(dir, config).unwrap();
     std::fs::write(dir.join("ballast"), vec![1; 3 << 20]).unwrap();
     let (writer, _runtime) = start(&store, 1);
     let ends = Ends::new();

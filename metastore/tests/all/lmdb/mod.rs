@@ -2,6 +2,7 @@
 
 mod crash;
 mod disk;
+mod log;
 mod measure;
 mod model;
 mod open;
@@ -34,6 +35,7 @@ pub fn trials() -> Vec<Trial> {
         model::trials(),
         crash::trials(),
         disk::trials(),
+        log::trials(),
         sharing::trials(),
         measure::trials(),
     ]

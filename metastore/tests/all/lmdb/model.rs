@@ -7,15 +7,22 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use trellis_metastore::change::{Change, Check, Effect, KEEP_MAX, Row};
 use trellis_metastore::key::{Key, Scan};
+use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
 use trellis_metastore::mem::Mem;
 use trellis_metastore::schema::TableId;
 use trellis_metastore::store::{Scanned, Store, StoreError};
 
 use super::{open, trial};
-use crate::backends::runtime;
+use crate::backends::{merging, runtime, small_lmdb, with_log};
 
 pub fn trials() -> Vec<Trial> {
-    vec![trial("random_commits_equal_the_store_in_memory", equal)]
+    vec![
+        trial("random_commits_equal_the_store_in_memory", |dir| equal(dir, &small_lmdb())),
+        trial("random_commits_to_a_log_equal_the_store_in_memory", |dir| equal(dir, &with_log())),
+        trial("random_commits_to_a_log_that_is_merged_equal_the_store_in_memory", |dir| {
+            equal(dir, &merging())
+        }),
+    ]
 }
 
 const TABLES: [TableId; 3] = [TableId::Inodes, TableId::DirStats, TableId::Settings];
@@ -62,14 +69,14 @@ fn commits() -> impl Strategy<Value = Vec<Vec<Change>>> {
     prop::collection::vec(commit, 1..25)
 }
 
-fn equal(dir: &Path) {
+fn equal(dir: &Path, config: &LmdbConfig) {
     let runtime = runtime();
     let case = std::cell::Cell::new(0);
     let mut runner = TestRunner::new(Config { cases: 40, failure_persistence: None, ..Config::default() });
     let result = runner.run(&commits(), |commits| {
         let dir = dir.join(case.replace(case.get() + 1).to_string());
         std::fs::create_dir(&dir).unwrap();
-        let (lmdb, mem) = (open(&dir), Mem::new());
+        let (lmdb, mem) = (Lmdb::open(&dir, config.clone()).unwrap(), Mem::new());
         for changes in &commits {
             let (one, other) =
                 runtime.block_on(async { (lmdb.commit(changes).await, mem.commit(changes).await) });

@@ -8,7 +8,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{crash, disk, sharing};
+use super::{crash, disk, log, sharing};
+use crate::backends::{merging, small_lmdb, with_log};
 
 const ROLE: &str = "TRELLIS_LMDB_TEST_ROLE";
 const DIR: &str = "TRELLIS_LMDB_TEST_DIR";
@@ -20,10 +21,16 @@ pub fn is_child() -> bool {
     match role.as_str() {
         "write-and-freeze" => crash::write_and_freeze(dir),
         "read-and-freeze" => crash::read_and_freeze(dir),
-        "write-and-tell" => crash::write_and_tell(dir),
-        "commit-once" => disk::commit_once(dir),
-        "commit-twice" => disk::commit_twice(dir),
-        "fill-the-disk" => disk::fill_the_disk(dir),
+        "write-and-tell" => crash::write_and_tell(dir, small_lmdb()),
+        "write-and-tell-with-log" => crash::write_and_tell(dir, merging()),
+        "commit-once" => disk::commit_once(dir, small_lmdb()),
+        "commit-once-with-log" => disk::commit_once(dir, with_log()),
+        "commit-twice" => disk::commit_twice(dir, small_lmdb()),
+        "commit-twice-with-log" => disk::commit_twice(dir, with_log()),
+        "fill-the-disk" => disk::fill_the_disk(dir, small_lmdb()),
+        "fill-the-disk-with-log" => disk::fill_the_disk(dir, merging()),
+        "own-and-wait" => log::own_and_wait(dir),
+        "open-and-wait" => log::open_and_wait(dir),
         "open-and-read" => sharing::open_and_read(dir),
         "open-and-increment" => sharing::open_and_increment(dir),
         "increment" => sharing::increment_until_told(dir),
@@ -63,6 +70,10 @@ impl Process {
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         Process { child, out }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The next line that it says; empty when it is gone.
