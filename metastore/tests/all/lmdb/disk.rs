@@ -216,22 +216,22 @@ pub fn fill_the_disk(dir: &Path, config: LmdbConfig) {
     assert!(written > 100, "{written}");
     all_there(&runtime, &store, written);
     // The writer says the same to each operation, and goes on.
-    let large = |n: u64| {
+    let large = |n: u64, rows: u64| {
         ends.op(n as usize, move |tx| {
             let text = "x".repeat(8000);
-            for i in 0..100 {
+            for i in 0..rows {
                 tx.insert(&setting(&format!("{n} {i}")), &Setting { number: 0, text: text.clone() })?;
             }
             Ok(Ran::Done)
         })
     };
-    (0..3).for_each(|n| send(&writer, large(n)));
+    (0..3).for_each(|n| send(&writer, large(n, 100)));
     for (_, end) in ends.take(3) {
         assert!(matches!(end, End::Failed(StoreError::Full(_))), "{end:?}");
     }
     all_there(&runtime, &store, written);
     std::fs::remove_file(dir.join("ballast")).unwrap();
-    (0..2).for_each(|n| send(&writer, large(n)));
+    (0..2).for_each(|n| send(&writer, large(n, 20)));
     assert_eq!(ends.take(2), [(0, End::Answered), (1, End::Answered)]);
     runtime.block_on(store.commit(&[blind(key(1, written), vec![written as u8; 8000])])).unwrap();
     all_there(&runtime, &store, written + 1);
