@@ -9,11 +9,15 @@ pub mod dump;
 pub mod init;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Subcommand;
 use trellis_metastore::lmdb::{Form, LmdbConfig};
 use trellis_metastore::open::{Opened, StoreUrl};
+
+/// How long a command waits for a store that another process has alone.
+const OPEN_WAIT: Duration = Duration::from_secs(1);
 
 /// Commands on a store.
 #[derive(Subcommand)]
@@ -54,7 +58,7 @@ fn open_as(url: &StoreUrl, form: Form) -> Result<Opened> {
             )
         }
         StoreUrl::Lmdb(_) => {
-            let config = LmdbConfig { form, ..LmdbConfig::default() };
+            let config = LmdbConfig { form, open_wait: OPEN_WAIT, ..LmdbConfig::default() };
             Opened::open(url, config).map_err(|error| anyhow!("{url}: {error}"))
         }
         StoreUrl::Mem => bail!("mem: lives inside its namenode and ends with it; give lmdb:DIR"),

@@ -181,6 +181,35 @@ fn status_tells_the_living_from_the_dead() {
     assert!(said.contains("alive") && said.contains("NOT MOVING") && said.contains("leader"), "{said}");
 }
 
+/// One namenode has its store alone; what is in its log is put into the tree by whoever comes after its death.
+#[test]
+fn one_namenode_has_its_store_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut up = Up::start(&dir.path().join("data"), &["--set", "heartbeat=50ms"]);
+    let data = up.data.display().to_string();
+    let url = format!("lmdb:{data}/store");
+    let made = output(&["fs", "--fs", &up.fs, "mkdir", "/a"]);
+    assert!(made.status.success(), "{}", complaint(&made));
+    let pid = up.pid(0);
+    for command in ["check", "dump"] {
+        let refused = output(&["store", command, "--store", &url]);
+        let why = complaint(&refused);
+        assert!(
+            refused.status.code() == Some(1) && why.contains(&format!("process {pid} has it alone")),
+            "{why}"
+        );
+    }
+    let status = output(&["admin", "status", "--watch", "2s", "--data", &data]);
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.status.success() && said.contains("alive"), "{said} {}", complaint(&status));
+    kill(pid, Signal::SIGKILL).unwrap();
+    assert_eq!(up.ended(), Some(1), "the last namenode is dead");
+    let checked = output(&["store", "check", "--store", &url]);
+    assert!(checked.status.success(), "{}", complaint(&checked));
+    let dumped = output(&["store", "dump", "--store", &url]);
+    assert!(String::from_utf8_lossy(&dumped.stdout).contains("\"a\""), "{}", complaint(&dumped));
+}
+
 #[test]
 fn clients_are_told_of_all_live_namenodes() {
     let dir = tempfile::tempdir().unwrap();
