@@ -114,6 +114,7 @@ fn main() {
     let mut all = rpc_trials();
     all.extend(either!("mem"));
     all.extend(either!("lmdb"));
+    all.extend(either!("lmdb-log"));
     all.extend(trials!["once":
         names::a_directory_costs_one_fetch_and_one_commit,
         create::a_file_costs_one_fetch_and_one_commit,
@@ -137,6 +138,7 @@ fn main() {
     };
     all.push(plain("model::sequences_agree_with_the_model", model::sequences_agree_with_the_model));
     all.push(plain("model::sequences_agree_over_lmdb", model::sequences_agree_over_lmdb));
+    all.push(plain("model::sequences_agree_over_a_log", model::sequences_agree_over_a_log));
     all.push(plain("model::crowds_leave_sound_rows", model::crowds_leave_sound_rows));
     all.push(plain("model::calls_at_once_are_some_order", model::calls_at_once_are_some_order));
     for (name, test) in seeds::ALL {

@@ -553,6 +553,11 @@ pub fn sequences_agree_over_lmdb() {
     sequences(rounds(40, 1000), "lmdb", &Seen::default());
 }
 
+/// The same over the embedded store with a log.
+pub fn sequences_agree_over_a_log() {
+    sequences(rounds(40, 1000), "lmdb-log", &Seen::default());
+}
+
 fn sequences(cases: u32, store: &'static str, seen: &Seen) {
     FRESH_STORE.set(store);
     let run = runner(cases).run(&calls(CALLS), |calls| {

@@ -10,7 +10,7 @@ use prost::Message;
 use tempfile::TempDir;
 use trellis_metastore::counters::Reading;
 use trellis_metastore::group::GroupConfig;
-use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
+use trellis_metastore::lmdb::{Form, Lmdb, LmdbConfig};
 use trellis_metastore::mem::Mem;
 use trellis_metastore::open::Opened;
 use trellis_metastore::sim::Seat;
@@ -32,7 +32,7 @@ use trellis_proto::exception::RpcError;
 pub const SUPERUSER: &str = "hdfs";
 
 thread_local! {
-    /// What [`Namenode::fresh`] makes in this test: `mem` or `lmdb`.
+    /// What [`Namenode::fresh`] makes in this test: `mem`, `lmdb` or `lmdb-log`.
     pub static FRESH_STORE: Cell<&'static str> = const { Cell::new("mem") };
     /// The clock of all namenodes of this test, ms.
     pub static NOW_MS: RefCell<Arc<AtomicI64>> = RefCell::new(Arc::new(AtomicI64::new(START_MS)));
@@ -49,9 +49,12 @@ pub fn pass_time(by: Duration) {
 /// An empty store of the kind that this test runs over, and the folder that it lives in.
 pub fn fresh_store() -> (Opened, Option<Arc<TempDir>>) {
     match FRESH_STORE.get() {
-        "lmdb" => {
+        "lmdb" | "lmdb-log" => {
             let dir = tempfile::tempdir().unwrap();
-            let config = LmdbConfig { map_bytes: 256 << 20, ..LmdbConfig::default() };
+            let form = if FRESH_STORE.get() == "lmdb" { Form::Plain } else { Form::Log };
+            // Merged now and then, so that rows are found in the tree and over it.
+            let merge_every = Duration::from_millis(5);
+            let config = LmdbConfig { form, merge_every, map_bytes: 256 << 20, ..LmdbConfig::default() };
             (Opened::Lmdb(Lmdb::open(dir.path(), config).unwrap()), Some(Arc::new(dir)))
         }
         _ => (Opened::Other(Arc::new(Mem::new())), None),
