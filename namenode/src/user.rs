@@ -6,11 +6,27 @@ use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
+use trellis_proto::exception::{Kind, RpcError};
 
 /// How long an answer of the OS about a user's groups is used again (stock: 300 s).
 const GROUPS_KEPT: Duration = Duration::from_secs(300);
 /// How many users' groups are remembered.
 const USERS_KEPT: usize = 4096;
+/// The longest name of a user, group or client, in bytes: they stand in rows, which have a bound, and no operating system
+/// has longer ones.
+pub const MAX_NAME_BYTES: usize = 1024;
+/// How much of one that is longer is shown.
+const SHOWN_CHARS: usize = 32;
+
+/// Refuses a name that is too long for a row; `what` it is the name of is for the message.
+pub fn check_name(what: &str, name: &str) -> Result<(), RpcError> {
+    if name.len() <= MAX_NAME_BYTES {
+        return Ok(());
+    }
+    let start: String = name.chars().take(SHOWN_CHARS).collect();
+    let why = format!("The {what} name {start}... is too long: {} bytes, limit={MAX_NAME_BYTES}", name.len());
+    Err(RpcError::new(Kind::HadoopIllegalArgument, why))
+}
 
 /// The user of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use crate::engine::tx::Tx;
 use crate::engine::walk::{DirOp, Node, Target, Walked};
 use crate::path::Path;
 use crate::refusal::{Kind, Result, refuse};
+use crate::user;
 
 /// Arguments of [`set_permission`].
 #[derive(Clone, Debug)]
@@ -66,6 +67,8 @@ pub fn set_permission(tx: &mut Tx<'_, '_>, call: &SetPermission) -> Result<Inode
 
 /// Changes owner, group, or both; answers the row as it is now.
 pub fn set_owner(tx: &mut Tx<'_, '_>, call: &SetOwner) -> Result<Inode> {
+    user::check_name("user", call.owner.as_deref().unwrap_or_default())?;
+    user::check_name("group", call.group.as_deref().unwrap_or_default())?;
     let (_, node) = own(tx, &call.path)?;
     let user = &tx.ctx.user;
     if !user.superuser {

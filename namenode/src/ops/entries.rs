@@ -12,6 +12,7 @@ use crate::engine::tx::Tx;
 use crate::engine::walk::{Node, Walked};
 use crate::path::{RESERVED, SNAPSHOT};
 use crate::refusal::{Halt, Kind, Result, refuse};
+use crate::user;
 
 /// Whether a name may stand in a directory: not reserved, not too long.
 pub fn check_name(tx: &Tx<'_, '_>, parent: &Node, parent_path: &str, name: &Bytes) -> Result<()> {
@@ -125,8 +126,11 @@ pub fn insert_directory(
     Ok(tx.insert_counted(&dir_stat(node.parent, &node.name), &stat, mtime_ms, children)?)
 }
 
-/// Writes the two rows that every inode has.
+/// Writes the two rows that every inode has. Its names came from a client: one that no row can hold is refused.
 pub fn insert_inode(tx: &mut Tx<'_, '_>, node: &Node) -> Result<()> {
+    let Inode { owner, open, .. } = &node.inode;
+    user::check_name("user", owner)?;
+    user::check_name("client", open.as_ref().map_or("", |writer| &writer.holder))?;
     tx.insert(&inode(node.parent, &node.name), &node.inode)?;
     tx.ctx.expect(node.parent, &node.name, node.id());
     let place = InodePath { parent: node.parent, name: node.name.clone() };

@@ -14,6 +14,7 @@ use trellis_metastore::schema::{
 use crate::engine::NEXT_INODE_ID;
 use crate::engine::tx::Tx;
 use crate::refusal::{Kind, Result, refuse};
+use crate::user::check_name;
 
 /// The setting that holds the cluster id.
 pub const CLUSTER_ID: &str = "cluster_id";
@@ -35,6 +36,8 @@ pub struct Format {
 
 /// Makes an empty namespace. Answers the store's cluster id, `number` = 1 when it was made now, 0 when it was there.
 pub fn format(tx: &mut Tx<'_, '_>, call: &Format) -> Result<Setting> {
+    check_name("cluster", &call.cluster_id)?;
+    check_name("group", &call.supergroup)?;
     let id_key = setting(CLUSTER_ID);
     let keys = [id_key.clone(), setting(FORMAT_NUMBER), setting(NEXT_INODE_ID)];
     tx.want(&root_inode());

@@ -1,5 +1,6 @@
 //! setPermission, setOwner, setTimes, setReplication.
 
+use trellis_namenode::user::MAX_NAME_BYTES;
 use trellis_proto::exception::Kind;
 
 use crate::calls::{As, assert_sound, refusal, root};
@@ -41,6 +42,14 @@ pub async fn modes_and_owners() {
     );
     bob.chmod("/d/f", 0o600).await.unwrap();
     assert_eq!(su.must("/d").await.mtime_ms, START_MS);
+    let (longest, too_long) = ("u".repeat(MAX_NAME_BYTES), "u".repeat(100_000));
+    su.chown("/d/f", Some(&longest), Some(&longest)).await.unwrap();
+    for (owner, group, what) in [(Some(&too_long), None, "user"), (None, Some(&too_long), "group")] {
+        let why = refusal(su.chown("/d/f", owner.map(String::as_str), group.map(String::as_str)).await);
+        let want =
+            format!("HadoopIllegalArgumentException: The {what} name uuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuu... is");
+        assert!(why.starts_with(&want) && why.ends_with("too long: 100000 bytes, limit=1024"), "{why}");
+    }
     assert_sound(&nn).await;
 }
 

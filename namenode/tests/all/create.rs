@@ -2,6 +2,7 @@
 
 use trellis_namenode::ops::write::{AbandonBlock, AddBlock, BlockName, Complete, Fsync};
 use trellis_namenode::ops::write::{abandon_block, add_block, complete, fsync};
+use trellis_namenode::user::MAX_NAME_BYTES;
 use trellis_proto::exception::Kind;
 
 use crate::calls::{As, assert_sound, new_file, refusal, root, written};
@@ -25,6 +26,25 @@ pub async fn a_file_is_made_written_and_closed() {
     let mut call = new_file("/a/cold", "c1", 1 | 128);
     call.storage_policy = "cold".into();
     assert_eq!(root(&nn).create_as(call).await.unwrap().policy, 2);
+    assert_sound(&nn).await;
+}
+
+pub async fn names_that_no_row_can_hold_are_refused() {
+    let nn = Namenode::fresh().await;
+    root(&nn).chmod("/", 0o777).await.unwrap();
+    let long = "n".repeat(100_000);
+    let stranger = As { nn: &nn, user: &long };
+    let refused = [
+        (refusal(root(&nn).open("/f", &long).await), "client"),
+        (refusal(stranger.open("/f", "c1").await), "user"),
+        (refusal(stranger.mk("/d").await), "user"),
+    ];
+    for (why, what) in refused {
+        let want = format!("HadoopIllegalArgumentException: The {what} name nnnn");
+        assert!(why.starts_with(&want) && why.contains("100000 bytes, limit=1024"), "{why}");
+    }
+    let longest = "n".repeat(MAX_NAME_BYTES);
+    As { nn: &nn, user: &longest }.open("/f", &longest).await.unwrap();
     assert_sound(&nn).await;
 }
 

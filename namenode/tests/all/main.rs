@@ -57,6 +57,7 @@ macro_rules! either {
             create::refusals_of_stock,
             create::modes_of_parents_made_on_the_way,
             create::overwriting,
+            create::names_that_no_row_can_hold_are_refused,
             create::calls_of_the_writer,
             create::a_deleted_file_cannot_be_completed,
             attributes::modes_and_owners,
