@@ -3,14 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($(#[doc = $what:literal] $name:ident,)*) => {
+        /// Names of the counters and what each counts, in the order of declaration.
+        pub const TABLE: &[(&str, &str)] = &[$((stringify!($name), $what.trim_ascii_start())),*];
+
         /// Monotonic counters of a store; cheap to bump from any thread.
         #[derive(Debug, Default)]
-        pub struct Counters { $($(#[$doc])* pub $name: Counter,)* }
+        pub struct Counters { $(#[doc = $what] pub $name: Counter,)* }
 
         /// A reading of all counters.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Reading { $($(#[$doc])* pub $name: u64,)* }
+        pub struct Reading { $(#[doc = $what] pub $name: u64,)* }
 
         impl Counters {
             /// Reads all counters, one after another.

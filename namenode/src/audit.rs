@@ -1,7 +1,8 @@
 //! The audit log: one line per operation, in HDFS's own format (Java: FSNamesystem.FSNamesystemAuditLogger).
 //!
 //! Lines leave through a bounded queue to a thread that writes them, all that gathered at once; when the disk is slower
-//! than the namenode, lines are dropped and counted, and no call waits. Writes are logged after they are durable.
+//! than the namenode, lines are dropped and counted, and no call waits; so they are when the disk is full. Writes are
+//! logged after they are durable.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,6 +11,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use metrics::Counter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 use crate::engine::permission::{Rights, symbolic};
@@ -63,10 +65,12 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// A log that appends to a file; it is made when missing, and may be rotated by copying and truncating it.
-    pub fn to_file(path: &Path) -> io::Result<AuditLog> {
+    /// A log that appends to a file; it is made when missing, and may be rotated by copying and truncating it. Lines that
+    /// cannot be written are counted in `lost`.
+    pub fn to_file(path: &Path, lost: Counter) -> io::Result<AuditLog> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(AuditLog::to_writer(Paced(io::BufWriter::with_capacity(WRITE_BYTES, file))))
+        let file = io::BufWriter::with_capacity(WRITE_BYTES, file);
+        Ok(AuditLog::to_writer(Paced { file, lost }))
     }
 
     /// A log over anything that can be written to.
@@ -92,19 +96,26 @@ impl AuditLog {
     }
 }
 
-/// A writer that rests after each flush. The log's thread flushes whenever its queue is empty, and would otherwise be
+/// A file that rests after each flush. The log's thread flushes whenever its queue is empty, and would otherwise be
 /// woken for every line: a third as much work as a read is.
-struct Paced<W>(W);
+struct Paced<W: io::Write> {
+    file: io::BufWriter<W>,
+    /// Lines that got no room in the buffer, because what is in it cannot be written.
+    lost: Counter,
+}
 
 impl<W: io::Write> io::Write for Paced<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+    /// Takes a whole line: the log's thread writes one at a time, and goes on after an error without a word.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.file.write_all(line).inspect_err(|_| self.lost.increment(1))?;
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()?;
+        // What could not be written stays in the buffer, and is lost to nobody yet.
+        let flushed = self.file.flush();
         std::thread::sleep(REST);
-        Ok(())
+        flushed
     }
 }
 
@@ -181,6 +192,21 @@ mod tests {
     fn caller() -> Caller {
         let user = User { name: "root".into(), groups: Vec::new(), superuser: true };
         Caller { user: Arc::new(user), ugi: "root (auth:SIMPLE)".into(), machine: "127.0.0.1".into() }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let metrics = crate::metrics::Metrics::new();
+        let mut log =
+            Paced { file: io::BufWriter::with_capacity(16, full), lost: metrics.audit_lost.clone() };
+        // The first fits into the buffer, and stays there.
+        for (line, lost) in [("0123456789\n", 0), ("0123456789\n", 1), ("longer than the buffer\n", 2)] {
+            assert_eq!(log.write(line.as_bytes()).is_err(), lost > 0);
+            assert!(log.flush().is_err());
+            let text = metrics.render();
+            assert!(text.contains(&format!("trellis_audit_lines_lost_total {lost}\n")), "{text}");
+        }
     }
 
     #[test]

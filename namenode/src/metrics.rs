@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use trellis_metastore::counters::Reading;
+use trellis_metastore::counters;
 use trellis_proto::exception::{Log, RpcError};
 
 /// One metric.
@@ -41,6 +41,7 @@ metrics_table! {
     RPC_IN_FLIGHT           "trellis_rpc_calls_in_flight"           Count   "Calls that wait for their answer: for the store, or for the client to read it.";
     RPC_LARGE_REQUESTS      "trellis_rpc_large_request_bytes"       Bytes   "Memory lent to large requests.";
     AUDIT_DROPPED           "trellis_audit_lines_dropped_total"     Count   "Audit lines dropped because the disk was too slow.";
+    AUDIT_LOST              "trellis_audit_lines_lost_total"        Count   "Audit lines that could not be written, as on a full disk.";
     PROCESS_CPU             "process_cpu_seconds_total"             Seconds "User and system time of this process.";
     PROCESS_MEMORY          "process_resident_anonymous_bytes"      Bytes   "Anonymous resident memory (RssAnon).";
 }
@@ -54,8 +55,8 @@ pub fn page() -> String {
     for Metric { name, unit, help } in TABLE {
         page.push_str(&format!("| `{name}` | {} | {help} |\n", unit.as_str()));
     }
-    for (name, _) in Reading::default().entries() {
-        page.push_str(&format!("| `{}` | count | Counted by the store. |\n", store_counter(name)));
+    for (name, what) in counters::TABLE {
+        page.push_str(&format!("| `{}` | count | {what} |\n", store_counter(name)));
     }
     page
 }
@@ -83,6 +84,8 @@ pub struct Metrics {
     pub connections_refused: Counter,
     /// [`RPC_CONNECTIONS_TIMED_OUT`].
     pub connections_timed_out: Counter,
+    /// [`AUDIT_LOST`].
+    pub audit_lost: Counter,
 }
 
 impl Default for Metrics {
@@ -113,6 +116,7 @@ impl Metrics {
             connections_total: counter(&recorder, RPC_CONNECTIONS_TOTAL),
             connections_refused: counter(&recorder, RPC_CONNECTIONS_REFUSED),
             connections_timed_out: counter(&recorder, RPC_CONNECTIONS_TIMED_OUT),
+            audit_lost: counter(&recorder, AUDIT_LOST),
             recorder,
         }
     }
@@ -231,6 +235,7 @@ mod tests {
             "trellis_rpc_calls_total{protocol=\"ClientProtocol\",method=\"mkdirs\",outcome=\"refused\"} 1",
             "trellis_rpc_call_seconds_bucket{protocol=\"ClientProtocol\",method=\"mkdirs\",le=\"0.00005\"} 2",
             "trellis_store_commits_total 7",
+            "trellis_audit_lines_lost_total 0",
             "process_resident_anonymous_bytes ",
         ] {
             assert!(text.contains(want), "{want} is not in\n{text}");
@@ -242,6 +247,9 @@ mod tests {
         for (i, metric) in TABLE.iter().enumerate() {
             assert!(TABLE[..i].iter().all(|other| other.name != metric.name), "{}", metric.name);
             assert!(metric.help.ends_with('.'), "{}", metric.name);
+        }
+        for (name, what) in counters::TABLE {
+            assert!(what.ends_with('.') && !what.starts_with(' '), "{name}: {what}");
         }
     }
 }

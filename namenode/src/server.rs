@@ -189,10 +189,9 @@ impl Life {
             .map_err(store_error)?;
         let users = Users::new(Users::of_process(), options.config.supergroup.clone());
         let engine = Engine::new(backend, options.config.clone(), users, membership.id(), system_clock());
-        let audit = options
-            .audit
-            .as_ref()
-            .map(|path| AuditLog::to_file(path).map_err(io(path.display().to_string())));
+        let audit = options.audit.as_ref().map(|path| {
+            AuditLog::to_file(path, self.metrics.audit_lost.clone()).map_err(io(path.display().to_string()))
+        });
         let service =
             Service::new(engine.clone(), self.identity.clone(), audit.transpose()?, self.metrics.clone());
 
