@@ -20,20 +20,38 @@ pub struct Level {
     pub help: &'static str,
     /// What it runs.
     pub run: Run,
-    /// Programs that must be there: (program, an argument that makes it answer).
-    pub needs: &'static [(&'static str, &'static str)],
+    /// Programs that must be there.
+    pub needs: Needs,
     /// Whether its output tells of single tests.
     pub has_tests: bool,
 }
 
+/// Programs, and where to get them.
+pub struct Needs {
+    /// Each with an argument that makes it answer.
+    pub programs: &'static [(&'static str, &'static str)],
+    /// How to get them.
+    pub from: &'static str,
+}
+
+const NOTHING: Needs = Needs { programs: &[], from: "" };
+const RUSTFMT: Needs = Needs {
+    programs: &[("cargo-fmt", "--version"), ("rustfmt", "--version")],
+    from: "rustup component add rustfmt",
+};
+const CLIPPY: Needs =
+    Needs { programs: &[("cargo-clippy", "--version")], from: "rustup component add clippy" };
 /// What the stock Hadoop programs need.
-const JAVA: &[(&str, &str)] = &[
-    ("bash", "--version"),
-    ("java", "-version"),
-    ("javac", "-version"),
-    ("mvn", "-version"),
-    ("python3", "--version"),
-];
+const JAVA: Needs = Needs {
+    programs: &[
+        ("bash", "--version"),
+        ("java", "-version"),
+        ("javac", "-version"),
+        ("mvn", "-version"),
+        ("python3", "--version"),
+    ],
+    from: "Debian: openjdk-17-jdk-headless maven python3",
+};
 
 /// All levels, cheap to dear.
 pub const LEVELS: &[Level] = &[
@@ -41,22 +59,28 @@ pub const LEVELS: &[Level] = &[
         name: "fmt",
         help: "the code is formatted",
         run: Run::Program(fmt),
-        needs: &[],
+        needs: RUSTFMT,
         has_tests: false,
     },
     Level {
         name: "edges",
         help: "crates use only what they may",
         run: Run::Check(crate::edges::check),
-        needs: &[],
+        needs: NOTHING,
         has_tests: false,
     },
-    Level { name: "clippy", help: "no lint warns", run: Run::Program(clippy), needs: &[], has_tests: false },
+    Level {
+        name: "clippy",
+        help: "no lint warns",
+        run: Run::Program(clippy),
+        needs: CLIPPY,
+        has_tests: false,
+    },
     Level {
         name: "crates",
         help: "unit and integration tests of all crates, generated pages included",
         run: Run::Program(crates),
-        needs: &[],
+        needs: NOTHING,
         has_tests: true,
     },
     Level {
@@ -101,12 +125,29 @@ pub fn missing(level: &Level) -> Option<String> {
     };
     let absent: Vec<&str> = level
         .needs
+        .programs
         .iter()
         .filter(|(program, argument)| !answers(program, argument))
         .map(|(program, _)| *program)
         .collect();
     match absent.is_empty() {
         true => None,
-        false => Some(format!("needs {} (Debian: openjdk-17-jdk-headless maven python3)", absent.join(", "))),
+        false => Some(format!("needs {} ({})", absent.join(", "), level.needs.from)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_level_lacks_is_named_with_where_to_get_it() {
+        let needs = Needs { programs: &[("cargo", "--version"), ("no-such-program", "-v")], from: "nowhere" };
+        let run = Run::Check(|| Ok(()));
+        let level = Level { name: "x", help: "", run, needs, has_tests: false };
+        assert_eq!(missing(&level).as_deref(), Some("needs no-such-program (nowhere)"));
+        for level in LEVELS {
+            assert_eq!(level.needs.programs.is_empty(), level.needs.from.is_empty(), "{}", level.name);
+        }
     }
 }

@@ -53,7 +53,7 @@ struct Done {
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.list {
         for level in LEVELS {
-            let needs: Vec<&str> = level.needs.iter().map(|(program, _)| *program).collect();
+            let needs: Vec<&str> = level.needs.programs.iter().map(|(program, _)| *program).collect();
             let needs =
                 if needs.is_empty() { String::new() } else { format!("; needs {}", needs.join(", ")) };
             println!("{:8} {}{needs}", level.name, level.help);
