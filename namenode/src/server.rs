@@ -68,7 +68,17 @@ pub enum ServeError {
         /// What happened.
         error: RpcError,
     },
-    /// A port or file.
+    /// A port that cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Which.
+        port: Port,
+        /// Where.
+        address: SocketAddr,
+        /// What happened.
+        error: io::Error,
+    },
+    /// A file, or the process itself.
     #[error("{what}: {error}")]
     Io {
         /// What was opened.
@@ -76,6 +86,15 @@ pub enum ServeError {
         /// What happened.
         error: io::Error,
     },
+}
+
+/// One of a namenode's two ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// For clients.
+    Rpc,
+    /// For `/metrics` and `/health`.
+    Http,
 }
 
 /// A running namenode.
@@ -172,8 +191,9 @@ impl Life {
     ) -> Result<bool, ServeError> {
         let options = &mut self.options;
         let io = |what: String| move |error| ServeError::Io { what, error };
-        let rpc = listen(options.rpc).map_err(io(format!("RPC port {}", options.rpc)))?;
-        let http = listen(options.http).map_err(io(format!("HTTP port {}", options.http)))?;
+        let taken = |port, address| move |error| ServeError::Listen { port, address, error };
+        let rpc = listen(options.rpc).map_err(taken(Port::Rpc, options.rpc))?;
+        let http = listen(options.http).map_err(taken(Port::Http, options.http))?;
         // A port that was free stays this namenode's over all its lives.
         options.rpc = rpc.local_addr().map_err(io("RPC port".into()))?;
         options.http = http.local_addr().map_err(io("HTTP port".into()))?;

@@ -61,9 +61,9 @@ pub struct UpFile {
     /// `--store`
     pub store: Option<String>,
     /// `--namenodes`
-    pub namenodes: Option<u16>,
+    pub namenodes: Option<u64>,
     /// `--datanodes`
-    pub datanodes: Option<u16>,
+    pub datanodes: Option<u64>,
     /// `--rpc-port`
     pub rpc_port: Option<u16>,
     /// `--http-port`

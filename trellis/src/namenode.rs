@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal;
 use nix::unistd::getppid;
@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal as listen};
 use trellis_metastore::group::GroupConfig;
 use trellis_metastore::lmdb::{Form, LmdbConfig};
 use trellis_metastore::open::StoreUrl;
-use trellis_namenode::server::{Namenode, Options};
+use trellis_namenode::server::{Namenode, Options, Port, ServeError};
 
 use crate::config::Sources;
 use crate::output::say;
@@ -78,7 +78,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
 async fn serve(options: Options) -> Result<ExitCode> {
     let mut terminate = listen(SignalKind::terminate()).context("cannot listen for signals")?;
     let mut interrupt = listen(SignalKind::interrupt()).context("cannot listen for signals")?;
-    let mut namenode = Namenode::start(options).await?;
+    let mut namenode = Namenode::start(options).await.map_err(|error| {
+        let option = match &error {
+            ServeError::Listen { port: Port::Rpc, .. } => "--rpc",
+            ServeError::Listen { port: Port::Http, .. } => "--http",
+            _ => return anyhow!(error),
+        };
+        anyhow!("{error}; stop what listens there, or give another address with {option}")
+    })?;
     say(format_args!("{READY}hdfs://{} http://{}", namenode.rpc, namenode.http));
     tokio::select! {
         ended = namenode.ended() => {

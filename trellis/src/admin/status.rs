@@ -1,6 +1,7 @@
 //! `trellis admin status`: which namenodes live, who leads.
 //!
-//! The store holds a counter for each namenode, not a time: whether a namenode lives can only be seen by looking twice.
+//! A namenode's id is drawn at each start; the numbers that `trellis up` gives are places in its list, so they are shown
+//! beside it. The store holds a counter for each namenode, not a time: whether a namenode lives can only be seen by looking twice.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use trellis_namenode::ops::format::{CLUSTER_ID, FORMAT_NUMBER};
 
 use crate::output::print;
 use crate::store::look_at;
+use crate::up::data_dir;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -53,15 +55,19 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let after = live(store).await.map_err(failed)?;
     let [cluster, format, leader] = settings(store).await.map_err(failed)?;
     print(format_args!("store {url}, cluster {}, format {}", cluster.text, format.number))?;
+    // Namenodes that no `up` has started have no number.
+    let numbers = data_dir::live(&args.data).unwrap_or_default();
     let mut alive = 0;
     for member in &after {
         let moved = moved(&before, member);
         alive += usize::from(moved != Some(0));
-        print(line(member, moved, leader.text == member.id.to_string(), args.watch))?;
+        let number = numbers.iter().find(|(_, its)| its.rpc.to_string() == member.addresses.rpc);
+        let leads = leader.text == member.id.to_string();
+        print(line(member, number.map(|(number, _)| *number), moved, leads, args.watch))?;
     }
     match alive {
         0 => print(format_args!("no namenode lives; start one with 'trellis up' or 'trellis namenode'"))?,
-        _ => print(format_args!("leader {}, term {}", leader.text, leader.number))?,
+        _ => print(format_args!("leader id {}, term {}", leader.text, leader.number))?,
     }
     Ok(if alive > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -82,7 +88,13 @@ fn moved(before: &[MemberInfo], member: &MemberInfo) -> Option<u64> {
     Some(member.heartbeat.wrapping_sub(earlier.heartbeat))
 }
 
-fn line(member: &MemberInfo, moved: Option<u64>, leads: bool, watch: Duration) -> String {
+fn line(
+    member: &MemberInfo,
+    number: Option<usize>,
+    moved: Option<u64>,
+    leads: bool,
+    watch: Duration,
+) -> String {
     let MemberInfo { id, heartbeat, addresses } = member;
     let life = match moved {
         None => "just joined".to_owned(),
@@ -90,8 +102,9 @@ fn line(member: &MemberInfo, moved: Option<u64>, leads: bool, watch: Duration) -
         Some(beats) => format!("alive, {beats} heartbeats in {}", humantime::format_duration(watch)),
     };
     let role = if leads { ", leads" } else { "" };
+    let number = number.map(|number| format!(" (namenode {number} of trellis up)")).unwrap_or_default();
     format!(
-        "namenode {id}: hdfs://{}, http://{}, heartbeat {heartbeat}, {life}{role}",
+        "namenode id {id}{number}: hdfs://{}, http://{}, heartbeat {heartbeat}, {life}{role}",
         addresses.rpc, addresses.http
     )
 }
@@ -109,7 +122,10 @@ mod tests {
         let before = [member(1, 5), member(2, 9)];
         assert_eq!(moved(&before, &member(1, 7)), Some(2));
         assert_eq!(moved(&before, &member(3, 1)), None);
-        let still = line(&member(2, 9), moved(&before, &member(2, 9)), true, Duration::from_secs(2));
+        let watch = Duration::from_secs(2);
+        let still = line(&member(2, 9), None, moved(&before, &member(2, 9)), true, watch);
         assert!(still.contains("NOT MOVING for 2s") && still.ends_with("leads"), "{still}");
+        let numbered = line(&member(2, 9), Some(0), Some(1), false, watch);
+        assert!(numbered.starts_with("namenode id 2 (namenode 0 of trellis up): hdfs://"), "{numbered}");
     }
 }

@@ -192,8 +192,8 @@ fn is_child_of_up(pid: &str) -> bool {
     words.contains(&b"namenode".as_slice()) && words.contains(&b"--parent-pid".as_slice())
 }
 
-/// The addresses of the live namenodes of the `up` that runs on this directory, in their order.
-pub fn live(data: &Path) -> Result<Vec<Addresses>> {
+/// The live namenodes of the `up` that runs on this directory: their numbers, in order, and addresses.
+pub fn live(data: &Path) -> Result<Vec<(usize, Addresses)>> {
     let mut all = Vec::new();
     for (index, kind) in run_files(data)? {
         let path = data.join(format!("run/namenode-{index}.{kind}"));
@@ -203,7 +203,7 @@ pub fn live(data: &Path) -> Result<Vec<Addresses>> {
                 fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let mut lines = text.lines().map(str::parse);
             match (lines.next(), lines.next()) {
-                (Some(Ok(rpc)), Some(Ok(http))) => all.push(Addresses { rpc, http }),
+                (Some(Ok(rpc)), Some(Ok(http))) => all.push((index, Addresses { rpc, http })),
                 _ => bail!("{} does not hold two addresses", path.display()),
             }
         }

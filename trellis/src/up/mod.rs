@@ -8,6 +8,7 @@ pub mod child;
 pub mod data_dir;
 mod node;
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,10 +50,10 @@ pub struct Args {
     store: Option<StoreUrl>,
     /// How many namenodes serve the one store [default: 1]
     #[arg(long, value_name = "N", env = "TRELLIS_NAMENODES")]
-    namenodes: Option<u16>,
+    namenodes: Option<u64>,
     /// How many datanodes [default: 0; there are none yet]
     #[arg(long, value_name = "N", env = "TRELLIS_DATANODES")]
-    datanodes: Option<u16>,
+    datanodes: Option<u64>,
     /// RPC port of the first namenode, the next ones 10 further each; 0 = any free port [default: 8020]
     #[arg(long, value_name = "PORT", env = "TRELLIS_RPC_PORT")]
     rpc_port: Option<u16>,
@@ -90,9 +91,10 @@ impl Plan {
             );
         }
         let namenodes = args.namenodes.or(file.up.namenodes).unwrap_or(1);
-        if namenodes == 0 || namenodes > MAX_NAMENODES {
-            bail!("--namenodes {namenodes}: give a number from 1 to {MAX_NAMENODES}");
-        }
+        let namenodes = u16::try_from(namenodes)
+            .ok()
+            .filter(|namenodes| (1..=MAX_NAMENODES).contains(namenodes))
+            .with_context(|| format!("--namenodes {namenodes}: give a number from 1 to {MAX_NAMENODES}"))?;
         let rpc = ports("--rpc-port", args.rpc_port.or(file.up.rpc_port).unwrap_or(8020), namenodes)?;
         let http = ports("--http-port", args.http_port.or(file.up.http_port).unwrap_or(9870), namenodes)?;
         if let Some(port) = rpc.iter().find(|port| **port != 0 && http.contains(port)) {
@@ -102,6 +104,8 @@ impl Plan {
         }
         let data = args.data.or(file.up.data).unwrap_or_else(|| "trellis-data".into());
         let data = DataDir::open(&data)?;
+        check_free("--rpc-port", &rpc)?;
+        check_free("--http-port", &http)?;
         let of_file = file.up.store.map(|url| url.parse()).transpose().map_err(|why: String| anyhow!(why))?;
         let store = args.store.or(of_file).unwrap_or_else(|| StoreUrl::Lmdb(data.store()));
         if store == StoreUrl::Mem && namenodes > 1 {
@@ -127,6 +131,20 @@ fn ports(option: &str, first: u16, count: u16) -> Result<Vec<u16>> {
     all.with_context(|| {
         format!("{option} {first} leaves no room for {count} namenodes, {PORT_STEP} ports apart")
     })
+}
+
+/// Refuses ports that somebody listens on: a namenode's own complaint would know nothing of the option.
+fn check_free(option: &str, ports: &[u16]) -> Result<()> {
+    for (index, port) in ports.iter().enumerate().filter(|(_, port)| **port != 0) {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+        TcpListener::bind(address).with_context(|| {
+            format!(
+                "cannot listen on {address} for namenode {index}; stop what does, or give another {option} than {}",
+                ports[0]
+            )
+        })?;
+    }
+    Ok(())
 }
 
 /// Runs the cluster until it is told to stop or its last namenode is dead.
@@ -288,12 +306,23 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use super::ports;
+    use super::{check_free, ports};
 
     #[test]
     fn ports_are_ten_apart_and_never_wrap() {
         assert_eq!(ports("--rpc-port", 8020, 3).unwrap(), [8020, 8030, 8040]);
         assert_eq!(ports("--rpc-port", 0, 2).unwrap(), [0, 0]);
         assert!(ports("--rpc-port", 65_530, 2).is_err());
+    }
+
+    #[test]
+    fn a_port_in_use_is_told_with_its_option() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let why = format!("{:#}", check_free("--http-port", &[0, address.port()]).unwrap_err());
+        let want = format!("cannot listen on {address} for namenode 1");
+        assert!(why.starts_with(&want) && why.contains("--http-port") && why.contains("in use"), "{why}");
+        drop(taken);
+        check_free("--http-port", &[address.port()]).unwrap();
     }
 }

@@ -84,15 +84,13 @@ fn a_dead_namenode_is_restarted_on_its_port_when_asked() {
 #[test]
 fn a_namenode_that_cannot_start_is_told_with_its_reason() {
     let dir = tempfile::tempdir().unwrap();
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    let refused = trellis(&["up", "--http-port", "0", "--rpc-port", &port, "--data"])
-        .arg(dir.path().join("data"))
-        .output()
-        .unwrap();
+    let data = dir.path().join("data");
+    fs::create_dir_all(data.join("logs/audit-0.log")).unwrap();
+    let refused =
+        trellis(&["up", "--http-port", "0", "--rpc-port", "0", "--data"]).arg(&data).output().unwrap();
     let why = complaint(&refused);
     assert_eq!(refused.status.code(), Some(1), "{why}");
-    assert!(why.contains("namenode 0 did not start") && why.contains(&port), "{why}");
+    assert!(why.contains("namenode 0 did not start") && why.contains("audit-0.log: Is a directory"), "{why}");
 }
 
 /// A full disk under the log must not end the threads that log: on a store that is not full, all goes on.
@@ -150,9 +148,11 @@ fn a_stop_waits_for_no_http_client() {
 fn what_cannot_be_is_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["--datanodes", "1"], "no datanodes yet"),
-        (&["--namenodes", "0"], "from 1 to"),
+        (&["--datanodes", "1000000"], "no datanodes yet"),
+        (&["--namenodes", "0"], "from 1 to 64"),
+        (&["--namenodes", "1000000"], "--namenodes 1000000: give a number from 1 to 64"),
         (&["--set", "heartbeet=1s"], "did you mean heartbeat"),
         (&["--set", "member_timeout=1ms"], "twice the heartbeat"),
         (&["--rpc-port", "9000", "--http-port", "9000"], "both an RPC and an HTTP port"),
@@ -179,6 +179,22 @@ fn status_tells_the_living_from_the_dead() {
     let said = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.status.success(), "{said} {}", complaint(&status));
     assert!(said.contains("alive") && said.contains("NOT MOVING") && said.contains("leader"), "{said}");
+    let lives = said.lines().find(|line| line.contains("alive")).unwrap();
+    assert!(lives.contains("(namenode 0 of trellis up)"), "{said}");
+    assert_eq!(said.matches("of trellis up").count(), 1, "{said}");
+}
+
+#[test]
+fn a_namenode_says_which_of_its_ports_is_taken() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (option, other) in [("--rpc", "--http"), ("--http", "--rpc")] {
+        let refused = output(&["namenode", "--store", "mem:", option, &address, other, "127.0.0.1:0"]);
+        let why = complaint(&refused);
+        let want = format!("cannot listen on {address}: Address already in use");
+        assert!(refused.status.code() == Some(1) && why.contains(&want), "{why}");
+        assert!(why.contains(&format!("give another address with {option}")), "{why}");
+    }
 }
 
 /// One namenode has its store alone; what is in its log is put into the tree by whoever comes after its death.
