@@ -26,6 +26,13 @@ impl Key {
         Key(bytes)
     }
 
+    /// The key of a file's name, which is mapped as [`name_bytes`] maps it.
+    pub fn of_name(partition: u64, table: TableId, name: &[u8]) -> Key {
+        let mut key = Key::new(partition, table, name);
+        flip(&mut key.0[PREFIX..]);
+        key
+    }
+
     /// Reads a stored key; `None` when it is too short to be one, too long, or of an unknown table.
     pub fn from_bytes(bytes: &[u8]) -> Option<Key> {
         if bytes.len() < PREFIX || bytes.len() > PREFIX + MAX_KEY_BYTES {
@@ -79,7 +86,13 @@ impl fmt::Debug for Key {
 /// A file name as part of a key, mapped so that byte order is stock HDFS's listing order, in which names compare as
 /// *signed* bytes: every byte with its top bit flipped. Its own inverse.
 pub fn name_bytes(name: &[u8]) -> SmallVec<[u8; 64]> {
-    name.iter().map(|b| b ^ 0x80).collect()
+    let mut bytes = SmallVec::from_slice(name);
+    flip(&mut bytes);
+    bytes
+}
+
+fn flip(bytes: &mut [u8]) {
+    bytes.iter_mut().for_each(|byte| *byte ^= 0x80);
 }
 
 /// One scan: rows of one table in one partition, in key order.

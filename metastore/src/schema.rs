@@ -3,7 +3,9 @@
 //!
 //! Partition numbers below [`FIRST_FREE_ID`] are reserved, one range per use, and never overlap inode ids.
 
-use crate::key::{Key, name_bytes};
+use prost::encoding::{WireType, decode_key, decode_varint};
+
+use crate::key::Key;
 
 /// The format of the rows below. A store with a higher number is refused.
 pub const FORMAT: u32 = 1;
@@ -131,6 +133,11 @@ impl<T: Table> TableKey<T> {
     fn new(partition: u64, key: &[u8]) -> Self {
         TableKey { key: Key::new(partition, T::ID, key), table: std::marker::PhantomData }
     }
+
+    fn of_child(parent: u64, name: &[u8]) -> Self {
+        let key = Key::of_name(child_partition(parent, name), T::ID, name);
+        TableKey { key, table: std::marker::PhantomData }
+    }
 }
 
 /// The partition in which the child `name` of the directory `parent` has its rows.
@@ -181,12 +188,12 @@ pub fn root_stat() -> TableKey<DirStats> {
 
 /// The row of the child `name` of the directory `parent`.
 pub fn inode(parent: u64, name: &[u8]) -> TableKey<Inodes> {
-    TableKey::new(child_partition(parent, name), &name_bytes(name))
+    TableKey::of_child(parent, name)
 }
 
 /// The counters of the directory `name` in the directory `parent`.
 pub fn dir_stat(parent: u64, name: &[u8]) -> TableKey<DirStats> {
-    TableKey::new(child_partition(parent, name), &name_bytes(name))
+    TableKey::of_child(parent, name)
 }
 
 /// The row of a detached tree or deleted file under the hidden parent.
@@ -322,6 +329,60 @@ impl Inode {
     }
 }
 
+/// What somebody who only passes an inode asks of its row: whose it is and who may. Borrowed from where the row lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed<'a> {
+    /// See [`Inode::id`].
+    pub id: u64,
+    /// See [`Inode::kind`].
+    pub kind: i32,
+    /// See [`Inode::mode`].
+    pub mode: u32,
+    /// See [`Inode::owner`]; not yet known to be UTF-8.
+    pub owner: &'a [u8],
+    /// See [`Inode::group`]; the same.
+    pub group: &'a [u8],
+}
+
+impl<'a> Passed<'a> {
+    /// Reads the head of an [`Inode`] value, whose fields are written in the order of their numbers; `None` when it is
+    /// broken.
+    pub fn read(mut value: &'a [u8]) -> Option<Passed<'a>> {
+        let mut passed = Passed::default();
+        while !value.is_empty() {
+            match decode_key(&mut value).ok()? {
+                (1, WireType::Varint) => passed.id = decode_varint(&mut value).ok()?,
+                (2, WireType::Varint) => passed.kind = decode_varint(&mut value).ok()? as i32,
+                (3, WireType::Varint) => passed.mode = decode_varint(&mut value).ok()? as u32,
+                (4, WireType::LengthDelimited) => passed.owner = delimited(&mut value)?,
+                (5, WireType::LengthDelimited) => passed.group = delimited(&mut value)?,
+                (1..=5, _) => return None,
+                _ => break,
+            }
+        }
+        Some(passed)
+    }
+
+    /// Whether this is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind == Kind::Directory as i32
+    }
+}
+
+impl<'a> From<&'a Inode> for Passed<'a> {
+    fn from(inode: &'a Inode) -> Self {
+        let Inode { id, kind, mode, owner, group, .. } = inode;
+        Passed { id: *id, kind: *kind, mode: *mode, owner: owner.as_bytes(), group: group.as_bytes() }
+    }
+}
+
+fn delimited<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = usize::try_from(decode_varint(rest).ok()?).ok()?;
+    let (taken, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    Some(taken)
+}
+
 /// Who writes an open file.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Writer {
@@ -426,7 +487,30 @@ pub struct Setting {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
+
+    #[test]
+    fn passed_is_the_head_of_an_inode() {
+        let file = Inode {
+            id: u64::MAX,
+            kind: Kind::File as i32,
+            mode: 0o1777,
+            owner: "o".repeat(300),
+            group: "g".into(),
+            mtime_ms: -1,
+            open: Some(Writer { holder: "h".into(), machine: "m".into() }),
+            next_block: 7,
+            ..Inode::default()
+        };
+        for inode in [Inode::default(), Inode { id: ROOT_ID, mode: 0o755, ..Inode::default() }, file] {
+            let value = inode.encode_to_vec();
+            assert_eq!(Passed::read(&value), Some(Passed::from(&inode)));
+        }
+        assert_eq!(Passed::read(b"\x22\x05own"), None);
+        assert_eq!(Passed::read(b"\x0a\x01x"), None);
+    }
 
     #[test]
     fn reserved_partitions_do_not_overlap() {

@@ -183,6 +183,26 @@ impl<'v> Tx<'v> {
         slot.current().map(|row| decode::<T>(&key.key, RowRef::from(&row))).transpose()
     }
 
+    /// Shows the value of a row, undecoded, to one who needs little of it; an absent row is `None`. Nothing is held, so
+    /// it is for runs that only read.
+    pub fn look<T: Table, R>(
+        &mut self,
+        key: &TableKey<T>,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Stop> {
+        if self.is_writable() {
+            return Err(broken(&key.key, "looked at by an operation that may write"));
+        }
+        fits(&key.key)?;
+        let (mut look, mut seen) = (Some(look), None);
+        self.view.read(&key.key, &mut |row| {
+            if let (Some(row), Some(look)) = (row, look.take()) {
+                seen = Some(look(row.value));
+            }
+        })?;
+        Ok(seen)
+    }
+
     /// Reads several rows of one table, noting all misses before it stops.
     pub fn get_all<T: Table>(
         &mut self,

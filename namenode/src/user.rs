@@ -41,8 +41,8 @@ pub struct User {
 
 impl User {
     /// Whether the user is in a group.
-    pub fn is_in(&self, group: &str) -> bool {
-        self.groups.iter().any(|own| own == group)
+    pub fn is_in(&self, group: impl AsRef<[u8]>) -> bool {
+        self.groups.iter().any(|own| own.as_bytes() == group.as_ref())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who may: permission checks over a resolved path, in stock's order (Java: FSPermissionChecker).
 
-use trellis_metastore::schema::Inode;
+use trellis_metastore::schema::{Inode, Passed};
 
 use super::tx::Tx;
 use super::walk::Walked;
@@ -56,11 +56,12 @@ pub fn check_superuser(user: &User, operation: &str) -> std::result::Result<(), 
 }
 
 /// Whether a user has `access` to an inode.
-pub fn may(user: &User, inode: &Inode, access: u32) -> bool {
+pub fn may<'i>(user: &User, inode: impl Into<Passed<'i>>, access: u32) -> bool {
+    let inode = inode.into();
     let shift = match () {
         () if user.superuser => return true,
-        () if user.name == inode.owner => 6,
-        () if user.is_in(&inode.group) => 3,
+        () if user.name.as_bytes() == inode.owner => 6,
+        () if user.is_in(inode.group) => 3,
         () => 0,
     };
     (inode.mode >> shift) & access == access

@@ -13,7 +13,7 @@ use trellis_metastore::schema::Inode;
 use super::locations::FileBlocks;
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
-use crate::engine::walk::{DirOp, Node, Target, Walked};
+use crate::engine::walk::{DirOp, Node, Target, Walked, Way};
 use crate::path::Path;
 use crate::refusal::{Halt, Kind, Result, refuse};
 
@@ -76,8 +76,11 @@ pub fn get_file_info(tx: &mut Tx<'_, '_>, path: &Path) -> Result<Option<FileStat
     if path.is_exactly_reserved() {
         return Ok(Some(FileStatus::unreal(b"", RESERVED_MODE, String::new(), 0)));
     }
-    let Some(walked) = walk_to_status(tx, path)? else { return Ok(None) };
-    walked.into_target().map(|node| FileStatus::of(tx, node, Bytes::new())).transpose()
+    let target = match tx.pass(path)? {
+        Way::Open(target) => target,
+        Way::Closed => walk_to_status(tx, path)?.and_then(Walked::into_target),
+    };
+    target.map(|node| FileStatus::of(tx, node, Bytes::new())).transpose()
 }
 
 /// getLocatedFileInfo: the status, and the blocks of a file. `None` when there is nothing.
