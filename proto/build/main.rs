@@ -9,6 +9,13 @@ use std::path::{Path, PathBuf};
 
 use prost::Message as _;
 
+/// Large fields of a message that is answered more often than any other, and which it seldom has.
+const RARE: [&str; 3] = [
+    ".hadoop.hdfs.HdfsFileStatusProto.locations",
+    ".hadoop.hdfs.HdfsFileStatusProto.fileEncryptionInfo",
+    ".hadoop.hdfs.HdfsFileStatusProto.ecPolicy",
+];
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     println!("cargo:rerun-if-changed=build");
@@ -17,7 +24,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     std::fs::write(out.join("presence_table.rs"), presence::table(&descriptors)?)?;
-    prost_build::Config::new()
+    let mut config = prost_build::Config::new();
+    for field in RARE {
+        config.boxed(field);
+    }
+    config
         .bytes(["."])
         .enable_type_names()
         .service_generator(Box::new(methods::TypedMethods))

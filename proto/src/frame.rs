@@ -56,22 +56,19 @@ pub struct TooLarge {
 }
 
 /// Appends one frame of the given messages, each with its length. On an error `out` is as before.
-pub(crate) fn put_frame(out: &mut BytesMut, parts: &[&dyn Part]) -> Result<(), TooLarge> {
-    let bytes = parts.iter().map(|part| with_delimiter(part.message_len())).sum();
+pub(crate) fn put_frame<const N: usize>(out: &mut BytesMut, parts: [&dyn Part; N]) -> Result<(), TooLarge> {
+    let lens = parts.map(|part| part.message_len());
+    let bytes = lens.iter().map(|len| encoded_len_varint(*len as u64) + len).sum();
     if bytes > MAX_FRAME_BYTES {
         return Err(TooLarge { bytes });
     }
     out.reserve(4 + bytes);
     out.put_u32(bytes as u32);
-    for part in parts {
-        encode_varint(part.message_len() as u64, out);
+    for (part, len) in parts.into_iter().zip(lens) {
+        encode_varint(len as u64, out);
         part.put_message(out);
     }
     Ok(())
-}
-
-fn with_delimiter(len: usize) -> usize {
-    encoded_len_varint(len as u64) + len
 }
 
 /// A message as a part of a frame.

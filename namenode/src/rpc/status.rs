@@ -54,7 +54,7 @@ pub(super) fn located_file_info(
         let fs = match found {
             None => None,
             Some(found) => {
-                let locations = found.blocks.as_ref().map(convert::blocks).transpose()?;
+                let locations = found.blocks.as_ref().map(convert::blocks).transpose()?.map(Box::new);
                 Some(hdfs::HdfsFileStatusProto { locations, ..convert::status(found.status) })
             }
         };
@@ -95,7 +95,7 @@ pub(super) fn listing(request: hdfs::GetListingRequestProto) -> Plan<hdfs::GetLi
 fn entries(entries: Vec<FileStatus>, need_location: bool) -> OpResult<Vec<hdfs::HdfsFileStatusProto>> {
     let entry = |entry: FileStatus| -> OpResult<hdfs::HdfsFileStatusProto> {
         let locations = match need_location && !entry.inode.is_dir() {
-            true => Some(convert::blocks_of(&entry.inode)?),
+            true => Some(Box::new(convert::blocks_of(&entry.inode)?)),
             false => None,
         };
         Ok(hdfs::HdfsFileStatusProto { locations, ..convert::status(entry) })

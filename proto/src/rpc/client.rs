@@ -33,7 +33,7 @@ pub fn put_hello(
     };
     let id = CallId { call_id: CONTEXT_CALL_ID, retry_count: NO_RETRY, client_id: client_id.clone() };
     preamble::put(out, Auth::None);
-    put_frame(out, &[&Header { id: &id, caller_context: None }, &context])
+    put_frame(out, [&Header { id: &id, caller_context: None }, &context])
 }
 
 /// Appends a call. `caller_context` ends up in the namenode's audit log.
@@ -45,13 +45,13 @@ pub fn put_call<Request: Message, Response>(
     request: &Request,
 ) -> Result<(), TooLarge> {
     let method = Method { name: rpc.name, service: rpc.service };
-    put_frame(out, &[&Header { id, caller_context }, &method, request])
+    put_frame(out, [&Header { id, caller_context }, &method, request])
 }
 
 /// Appends a ping; the server does not answer it.
 pub fn put_ping(out: &mut BytesMut, client_id: &Bytes) -> Result<(), TooLarge> {
     let id = CallId { call_id: PING_CALL_ID, retry_count: NO_RETRY, client_id: client_id.clone() };
-    put_frame(out, &[&Header { id: &id, caller_context: None }])
+    put_frame(out, [&Header { id: &id, caller_context: None }])
 }
 
 /// `RpcRequestHeaderProto`, put together in place: it precedes every call, so it is not to allocate.
@@ -180,7 +180,7 @@ mod tests {
 
     fn encoded(part: &dyn Part) -> Vec<u8> {
         let mut out = BytesMut::new();
-        put_frame(&mut out, &[part]).unwrap();
+        put_frame(&mut out, [part]).unwrap();
         out.to_vec()
     }
 

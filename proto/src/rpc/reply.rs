@@ -14,7 +14,7 @@ const MAX_MESSAGE_BYTES: usize = 32 << 10;
 
 /// Appends the result of a call. A result that no client would take is answered with an IOException.
 pub fn put_success<M: Message>(out: &mut BytesMut, id: &CallId, response: &M) {
-    if let Err(TooLarge { bytes }) = put_frame(out, &[&header(id, Status::Success), response]) {
+    if let Err(TooLarge { bytes }) = put_frame(out, [&header(id, Status::Success), response]) {
         let error = RpcError::new(
             Kind::Io,
             format!("the answer has {bytes} bytes, more than a client takes: ask for less at a time"),
@@ -44,7 +44,7 @@ fn put_exception(out: &mut BytesMut, id: &CallId, status: Status, code: Code, er
         ..header(id, status)
     };
     // Only a client id of over 128 MiB could make this too large, and that did not fit into a request.
-    let _ = put_frame(out, &[&header]);
+    let _ = put_frame(out, [&header]);
 }
 
 fn header(id: &CallId, status: Status) -> RpcResponseHeaderProto {
