@@ -1,26 +1,28 @@
 //! The audit log: one line per operation, in HDFS's own format (Java: FSNamesystem.FSNamesystemAuditLogger).
 //!
-//! Lines leave through a bounded queue to a thread that writes them, all that gathered at once; when the disk is slower
-//! than the namenode, lines are dropped and counted, and no call waits; so they are when the disk is full. Writes are
-//! logged after they are durable.
+//! Lines gather in memory, and a thread writes them, all that gathered at once; when the disk is slower than the namenode,
+//! lines are dropped and counted, and no call waits; so they are when the disk is full. Writes are logged after they are
+//! durable.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use metrics::Counter;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 use crate::engine::permission::{Rights, symbolic};
 use crate::rpc::call::Caller;
 
-/// Lines that may wait for the disk.
-const QUEUED_LINES: usize = 1 << 16;
-/// Bytes that are written to the file at a time when lines come faster than they are written.
-const WRITE_BYTES: usize = 64 << 10;
+/// Bytes of lines that may wait for the disk.
+const GATHERED_BYTES: usize = 16 << 20;
+/// Bytes of a buffer that is kept.
+const KEPT_BYTES: usize = 256 << 10;
 /// How long lines gather.
 const REST: Duration = Duration::from_millis(20);
 /// Characters of a path or a caller context that are logged (stock: no path is longer).
@@ -57,66 +59,130 @@ pub struct Trail {
     pub dst: Option<String>,
 }
 
-/// The audit log of a namenode.
+/// The audit log of a namenode. Dropped, it writes what has gathered.
 pub struct AuditLog {
-    writer: NonBlocking,
-    dropped: ErrorCounter,
-    _flushed_when_dropped: WorkerGuard,
+    lines: Arc<Lines>,
+    writer: Option<JoinHandle<()>>,
 }
 
 impl AuditLog {
     /// A log that appends to a file; it is made when missing, and may be rotated by copying and truncating it. Lines that
     /// cannot be written are counted in `lost`.
     pub fn to_file(path: &Path, lost: Counter) -> io::Result<AuditLog> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        let file = io::BufWriter::with_capacity(WRITE_BYTES, file);
-        Ok(AuditLog::to_writer(Paced { file, lost }))
+        AuditLog::to_writer(OpenOptions::new().create(true).append(true).open(path)?, lost)
     }
 
     /// A log over anything that can be written to.
-    pub fn to_writer(writer: impl io::Write + Send + 'static) -> AuditLog {
-        let (writer, guard) = NonBlockingBuilder::default()
-            .buffered_lines_limit(QUEUED_LINES)
-            .lossy(true)
-            .thread_name("audit")
-            .finish(writer);
-        AuditLog { dropped: writer.error_counter(), writer, _flushed_when_dropped: guard }
+    pub fn to_writer(out: impl io::Write + Send + 'static, lost: Counter) -> io::Result<AuditLog> {
+        let lines = Arc::new(Lines::default());
+        let source = lines.clone();
+        let write = move || source.write_to(out, &lost);
+        let writer = std::thread::Builder::new().name("audit".into()).spawn(write)?;
+        Ok(AuditLog { lines, writer: Some(writer) })
     }
 
     /// Lines that were dropped because the disk was too slow.
     pub fn dropped(&self) -> u64 {
-        self.dropped.dropped_lines() as u64
+        self.lines.dropped.load(Ordering::Relaxed)
     }
 
     /// Logs one operation.
     pub fn log(&self, trail: &Trail, caller: &Caller, context: &[u8]) {
         let text = line(SystemTime::now(), trail, caller, &String::from_utf8_lossy(context));
-        // A full queue drops the line and counts it.
-        let _ = self.writer.clone().write_all(text.as_bytes());
+        self.lines.put(text.as_bytes());
     }
 }
 
-/// A file that rests after each flush. The log's thread flushes whenever its queue is empty, and would otherwise be
-/// woken for every line: a third as much work as a read is.
-struct Paced<W: io::Write> {
-    file: io::BufWriter<W>,
-    /// Lines that got no room in the buffer, because what is in it cannot be written.
-    lost: Counter,
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        self.lines.gathered().closed = true;
+        self.lines.news.notify_one();
+        if let Some(writer) = self.writer.take() {
+            // A panic in it was reported by the thread itself.
+            let _ = writer.join();
+        }
+    }
 }
 
-impl<W: io::Write> io::Write for Paced<W> {
-    /// Takes a whole line: the log's thread writes one at a time, and goes on after an error without a word.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.file.write_all(line).inspect_err(|_| self.lost.increment(1))?;
-        Ok(line.len())
+/// Lines on their way to the disk.
+#[derive(Default)]
+struct Lines {
+    gathered: Mutex<Gathered>,
+    /// Rung for the first line that gathers, and at the end.
+    news: Condvar,
+    dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct Gathered {
+    text: Vec<u8>,
+    closed: bool,
+}
+
+impl Lines {
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        // What could not be written stays in the buffer, and is lost to nobody yet.
-        let flushed = self.file.flush();
-        std::thread::sleep(REST);
-        flushed
+    fn put(&self, line: &[u8]) {
+        let mut gathered = self.gathered();
+        if gathered.text.len() + line.len() > GATHERED_BYTES {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let first = gathered.text.is_empty();
+        gathered.text.extend_from_slice(line);
+        drop(gathered);
+        if first {
+            self.news.notify_one();
+        }
     }
+
+    /// Writes what gathers, until the log is closed. It rests in between: woken for every line, it would cost a third as
+    /// much as a read does.
+    fn write_to(&self, mut out: impl io::Write, lost: &Counter) {
+        let mut text = Vec::new();
+        loop {
+            let wait = self.news.wait_while(self.gathered(), |new| new.text.is_empty() && !new.closed);
+            let mut gathered = wait.unwrap_or_else(PoisonError::into_inner);
+            match text.is_empty() {
+                true => std::mem::swap(&mut text, &mut gathered.text),
+                false => text.append(&mut gathered.text),
+            }
+            let closed = gathered.closed;
+            drop(gathered);
+            let written = write_some(&mut out, &text);
+            text.drain(..written);
+            // The first line that was not written stays: it may have been begun, and is ended once there is room.
+            let kept = if closed { 0 } else { end_of_line(&text) };
+            lost.increment(text[kept..].iter().filter(|byte| **byte == b'\n').count() as u64);
+            text.truncate(kept);
+            text.shrink_to(KEPT_BYTES);
+            if closed {
+                return;
+            }
+            std::thread::sleep(REST);
+        }
+    }
+}
+
+/// Writes what can be written, and says how many bytes that were.
+fn write_some(out: &mut impl io::Write, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while written < bytes.len() {
+        match out.write(&bytes[written..]) {
+            Ok(0) => break,
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    written
+}
+
+/// Where the first line ends.
+fn end_of_line(text: &[u8]) -> usize {
+    text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |at| at + 1)
 }
 
 /// One whole line.
@@ -159,7 +225,8 @@ fn line(at: SystemTime, trail: &Trail, caller: &Caller, context: &str) -> String
 /// Java's escapes (`StringEscapeUtils.escapeJava`): a name cannot break a line or fake a column.
 fn escape(text: &mut String, name: &str, max_chars: usize) {
     let plain = |b: u8| (b' '..=0x7f).contains(&b) && b != b'"' && b != b'\\';
-    if name.len() <= max_chars && name.bytes().all(plain) {
+    // Not `all`: a loop that looks at every byte looks at many at a time.
+    if name.len() <= max_chars && name.bytes().fold(true, |all, b| all & plain(b)) {
         return text.push_str(name);
     }
     for c in name.chars().take(max_chars) {
@@ -184,8 +251,6 @@ fn escape(text: &mut String, name: &str, max_chars: usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::user::User;
 
@@ -194,19 +259,42 @@ mod tests {
         Caller { user: Arc::new(user), ugi: "root (auth:SIMPLE)".into(), machine: "127.0.0.1".into() }
     }
 
-    #[test]
-    fn lines_that_cannot_be_written_are_counted() {
-        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
-        let metrics = crate::metrics::Metrics::new();
-        let mut log =
-            Paced { file: io::BufWriter::with_capacity(16, full), lost: metrics.audit_lost.clone() };
-        // The first fits into the buffer, and stays there.
-        for (line, lost) in [("0123456789\n", 0), ("0123456789\n", 1), ("longer than the buffer\n", 2)] {
-            assert_eq!(log.write(line.as_bytes()).is_err(), lost > 0);
-            assert!(log.flush().is_err());
-            let text = metrics.render();
-            assert!(text.contains(&format!("trellis_audit_lines_lost_total {lost}\n")), "{text}");
+    /// A disk with so much room, and what is on it.
+    struct Disk(usize, Vec<u8>);
+
+    impl io::Write for &mut Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let Disk(room, text) = self;
+            let taken = bytes.len().min(*room);
+            *room -= taken;
+            text.extend_from_slice(&bytes[..taken]);
+            if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
         }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_beyond_the_bound_are_dropped_and_those_that_cannot_be_written_are_lost() {
+        let (lines, metrics) = (Lines::default(), crate::metrics::Metrics::new());
+        lines.put(b"one\n");
+        lines.put(&vec![b'x'; GATHERED_BYTES]);
+        lines.put(b"two\nthree\n");
+        assert_eq!(lines.dropped.load(Ordering::Relaxed), 1);
+        lines.gathered().closed = true;
+        let mut disk = Disk(6, Vec::new());
+        lines.write_to(&mut disk, &metrics.audit_lost);
+        assert_eq!(disk.1, b"one\ntw");
+        let text = metrics.render();
+        assert!(text.contains("trellis_audit_lines_lost_total 2\n"), "{text}");
+    }
+
+    #[test]
+    fn the_rest_of_a_line_is_kept() {
+        assert_eq!(end_of_line(b"o\ntwo\n"), 2);
+        assert_eq!(end_of_line(b""), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use trellis_namenode::audit::AuditLog;
+use trellis_namenode::metrics::Metrics;
 use trellis_namenode::rpc::server::Limits;
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::client_namenode_protocol as client;
@@ -30,7 +31,7 @@ impl Lines {
     /// A fresh namenode whose audit log these are.
     pub async fn served() -> (Served, Lines) {
         let lines = Lines::default();
-        let audit = AuditLog::to_writer(lines.clone());
+        let audit = AuditLog::to_writer(lines.clone(), Metrics::new().audit_lost.clone()).unwrap();
         (Served::over(Namenode::fresh().await, Limits::default(), Some(audit)), lines)
     }
 
