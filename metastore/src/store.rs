@@ -28,6 +28,9 @@ pub enum StoreError {
     /// The store has no room left; nothing was written, reads go on.
     #[error("the store is full: {0}")]
     Full(String),
+    /// A row is not as any was ever written; nothing was written, others can be read.
+    #[error("store fault: {1}")]
+    Damaged(Key, String),
     /// A fault that no repetition mends; nothing was written.
     #[error("store fault: {0}")]
     Fatal(String),
@@ -36,7 +39,7 @@ pub enum StoreError {
 impl StoreError {
     /// Whether the same work may succeed when it is run again.
     pub fn is_retryable(&self) -> bool {
-        !matches!(self, StoreError::Full(_) | StoreError::Fatal(_))
+        !matches!(self, StoreError::Full(_) | StoreError::Damaged(..) | StoreError::Fatal(_))
     }
 }
 

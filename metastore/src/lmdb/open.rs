@@ -60,6 +60,7 @@ pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
     drop(file);
     let env = opened.map_err(|error| StoreError::Fatal(why_not(dir, &config, &error)))?;
     let foreign = |error| StoreError::Fatal(why_not(dir, &config, &error));
+    check_length(dir, &env)?;
     let db = open_tree(&env).map_err(foreign)?;
     // The names of new files must survive a power loss too.
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| denied(dir, error))?;
@@ -175,6 +176,23 @@ fn open_env(dir: &Path, config: &LmdbConfig) -> heed::Result<Env<WithTls>> {
     options.map_size(config.map_bytes).max_readers(MAX_READERS);
     // SAFETY: see above.
     unsafe { options.open(dir) }
+}
+
+/// A file that was cut is refused before a page of its tree is read: one past its end would end this process.
+fn check_length(dir: &Path, env: &Env<WithTls>) -> Result<(), StoreError> {
+    // Writers keep room ahead, so the file ends past the last page even when that holds nothing.
+    let pages = env.info().last_page_number as u64 + 1;
+    let needed = pages * u64::from(env.unnamed_database_stat().page_size);
+    let length = env
+        .real_disk_size()
+        .map_err(|error| StoreError::Fatal(format!("lmdb:{}: {error}", dir.display())))?;
+    if length < needed {
+        return Err(StoreError::Fatal(format!(
+            "lmdb:{}: data.mdb was cut: it has {length} bytes and pages up to byte {needed}; restore it from a backup",
+            dir.display()
+        )));
+    }
+    Ok(())
 }
 
 /// The unnamed tree: a named one would add a dirty page to every commit.

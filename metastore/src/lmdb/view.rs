@@ -177,11 +177,15 @@ impl View for Rows<'_> {
 
 impl Core {
     fn corrupt(&self, key: &[u8]) -> StoreError {
-        let name = match Key::from_bytes(key) {
-            Some(key) => format!("{key:?}"),
-            None => format!("{}", key.escape_ascii()),
-        };
-        StoreError::Fatal(format!("{}: row {name} is damaged; run 'trellis store check'", self.dir.display()))
+        let dir = self.dir.display();
+        let what = |name| format!("{dir}: row {name} is damaged; run 'trellis store check'");
+        match Key::from_bytes(key) {
+            Some(key) => {
+                let what = what(format!("{key:?}"));
+                StoreError::Damaged(key, what)
+            }
+            None => StoreError::Fatal(what(key.escape_ascii().to_string())),
+        }
     }
 }
 

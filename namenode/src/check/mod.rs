@@ -6,6 +6,8 @@
 //! - `tree`: every inode has its place, every directory its counters
 //! - `leases`: open files and their holders
 //! - `small`: settings, the retry cache
+//!
+//! A damaged row is a finding like others, and the check goes on past it.
 
 mod leases;
 mod rows;
@@ -14,6 +16,7 @@ mod tree;
 
 use std::fmt;
 
+use trellis_metastore::schema::{Blocks, Members, Settings};
 use trellis_metastore::store::{Store, StoreError};
 
 /// Something that is not as it must be.
@@ -44,6 +47,9 @@ pub async fn check(store: &dyn Store) -> Result<Vec<Finding>, StoreError> {
     leases::open_files(store, &mut findings).await?;
     leases::holders(store, &mut findings).await?;
     small::retry_cache(store, &mut findings).await?;
+    rows::readable::<Settings>(store, &mut findings).await?;
+    rows::readable::<Members>(store, &mut findings).await?;
+    rows::readable::<Blocks>(store, &mut findings).await?;
     Ok(findings.list)
 }
 

@@ -79,12 +79,16 @@ impl<T: Table> Walk<T> {
             return Ok(None);
         }
         let mut all = Vec::new();
-        for (scan, scanned) in scans.iter().zip(store.fetch(&[], &scans).await?.scans) {
-            let Scanned::Rows(rows) = scanned else { continue };
+        for (scan, rows) in scans.iter().zip(scanned(store, &scans).await?) {
             if let Some((last, _)) = rows.last().filter(|_| rows.len() == BATCH) {
                 self.unfinished.push((scan.partition, last.rest().to_vec()));
             }
-            all.extend(rows.into_iter().filter_map(|(key, row)| findings.decode(key, row)));
+            for (key, row) in rows {
+                match row {
+                    Some(row) => all.extend(findings.decode(key, row)),
+                    None => findings.add(format!("{key:?}"), "is damaged: it cannot be read"),
+                }
+            }
         }
         Ok(Some(all))
     }
@@ -109,6 +113,70 @@ impl Findings {
     }
 }
 
+/// Walks a table that is checked no further: its rows can be read and decoded.
+pub async fn readable<T: Table>(store: &dyn Store, findings: &mut Findings) -> Result<(), StoreError> {
+    let mut walk = Walk::<T>::new();
+    while walk.next(store, findings).await?.is_some() {}
+    Ok(())
+}
+
+/// The rows of scans, in their order; of a damaged row only the key.
+async fn scanned(store: &dyn Store, scans: &[Scan]) -> Result<Vec<Vec<(Key, Option<Row>)>>, StoreError> {
+    match store.fetch(&[], scans).await {
+        Ok(fetched) => Ok(fetched.scans.into_iter().map(|scanned| rows_of(scanned).collect()).collect()),
+        Err(StoreError::Damaged(..)) => {
+            let mut all = Vec::with_capacity(scans.len());
+            for scan in scans {
+                all.push(row_by_row(store, scan).await?);
+            }
+            Ok(all)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The same for one scan, a row at a time: a damaged one spoils every fetch that it is in.
+async fn row_by_row(store: &dyn Store, scan: &Scan) -> Result<Vec<(Key, Option<Row>)>, StoreError> {
+    let mut all = Vec::new();
+    let mut next = Scan { limit: 1, ..scan.clone() };
+    while all.len() < scan.limit as usize {
+        let found = match store.fetch(&[], std::slice::from_ref(&next)).await {
+            Ok(fetched) => fetched.scans.into_iter().flat_map(rows_of).next(),
+            Err(StoreError::Damaged(key, _)) => Some((key, None)),
+            Err(error) => return Err(error),
+        };
+        let Some((key, row)) = found else { break };
+        next = next.after(key.rest());
+        all.push((key, row));
+    }
+    Ok(all)
+}
+
+fn rows_of(scanned: Scanned) -> impl Iterator<Item = (Key, Option<Row>)> {
+    let rows = match scanned {
+        Scanned::Rows(rows) => rows,
+        Scanned::Count(_) => Vec::new(),
+    };
+    rows.into_iter().map(|(key, row)| (key, Some(row)))
+}
+
+/// The rows under some keys; a damaged one is as good as absent.
+async fn fetched(store: &dyn Store, keys: &[Key]) -> Result<Vec<Option<Row>>, StoreError> {
+    let mut all = match store.fetch(keys, &[]).await {
+        Ok(fetched) => return Ok(fetched.rows),
+        Err(StoreError::Damaged(..)) => Vec::with_capacity(keys.len()),
+        Err(error) => return Err(error),
+    };
+    for key in keys {
+        match store.fetch(std::slice::from_ref(key), &[]).await {
+            Ok(fetched) => all.extend(fetched.rows),
+            Err(StoreError::Damaged(..)) => all.push(None),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
 /// Reads rows by key, in batches; undecodable ones count as absent (their own table's walk reports them).
 pub async fn read<T: Table>(
     store: &dyn Store,
@@ -117,7 +185,7 @@ pub async fn read<T: Table>(
     let mut all = Vec::with_capacity(keys.len());
     for batch in keys.chunks(BATCH) {
         let plain: Vec<Key> = batch.iter().map(|key| key.key.clone()).collect();
-        let rows = store.fetch(&plain, &[]).await?.rows;
+        let rows = fetched(store, &plain).await?;
         all.extend(rows.into_iter().map(|row| {
             let row = row?;
             let value = T::Value::decode(row.value.as_ref()).ok()?;
@@ -159,11 +227,9 @@ async fn count_pages(
         if let Some(after) = &after {
             scan = scan.after(after);
         }
-        let Some(Scanned::Rows(rows)) = store.fetch(&[], &[scan]).await?.scans.pop() else {
-            return Ok(total);
-        };
-        let Some((last, _)) = rows.last() else { return Ok(total) };
+        let rows = scanned(store, &[scan]).await?;
+        let Some((last, _)) = rows.iter().flatten().next_back() else { return Ok(total) };
         after = Some(last.rest().to_vec());
-        total += rows.len() as i64;
+        total += rows.iter().flatten().count() as i64;
     }
 }

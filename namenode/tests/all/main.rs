@@ -124,6 +124,7 @@ fn main() {
         membership::the_lowest_id_leads_and_terms_grow,
         costs::the_page_says_what_the_store_counts,
         grouping::creators_in_one_directory_share_commits,
+        checks::every_damaged_row_is_found,
         listings::a_page_costs_one_fetch,
         walks::deleting_a_thousand_directories_costs_the_walk,
         walks::files_below_cost_nothing,

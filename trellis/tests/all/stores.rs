@@ -102,13 +102,15 @@ fn a_damaged_store_is_found_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let url = url(dir.path());
     assert!(output(&["store", "init", "--store", &url]).status.success());
-    std::fs::write(dir.path().join("store/data.mdb"), b"no such format at all").unwrap();
+    let data = dir.path().join("store/data.mdb");
+    File::options().write(true).open(&data).unwrap().set_len(2 * 4096).unwrap();
+    let cut = output(&["store", "check", "--store", &url]);
+    let why = complaint(&cut);
+    assert!(cut.status.code() == Some(1) && why.contains("data.mdb was cut: it has 8192 bytes"), "{why}");
+    std::fs::write(&data, b"no such format at all").unwrap();
     let refused = output(&["store", "check", "--store", &url]);
-    assert!(
-        refused.status.code() == Some(1) && complaint(&refused).contains("damaged"),
-        "{}",
-        complaint(&refused)
-    );
+    let why = complaint(&refused);
+    assert!(refused.status.code() == Some(1) && why.contains("damaged"), "{why}");
 }
 
 /// What was asked for and could not be written is no success; a reader that has gone is none of its business.

@@ -25,6 +25,7 @@ pub async fn rule_10_errors_and_repetition(fixture: Arc<Fixture>) {
         (StoreError::Unavailable(text()), true),
         (StoreError::MaybeCommitted(text()), true),
         (StoreError::Full(text()), false),
+        (StoreError::Damaged(key(1, "a"), text()), false),
         (StoreError::Fatal(text()), false),
     ] {
         assert_eq!(error.is_retryable(), retryable, "{error}");

@@ -21,6 +21,7 @@ pub fn trials() -> Vec<Trial> {
         trial("open_says_what_is_wrong_with_a_directory", wrong_directories),
         trial("open_refuses_foreign_and_damaged_files", foreign_files),
         trial("open_a_damaged_row_is_named", damaged_row),
+        trial("open_refuses_a_file_that_was_cut", cut_file),
         trial("open_with_the_default_map_takes_no_space", default_map),
     ]
 }
@@ -120,20 +121,51 @@ fn damaged_row(dir: &Path) {
     std::fs::write(&file, bytes).unwrap();
     let store = open(dir);
     let runtime = runtime();
-    let fatal = |result: Result<_, StoreError>| match result {
-        Err(StoreError::Fatal(why)) => assert!(why.contains("Inodes[3/broken]"), "{why}"),
+    let damaged = |result: Result<_, StoreError>| match result {
+        Err(StoreError::Damaged(key, why)) => {
+            assert!(key == keys[1] && why.contains("Inodes[3/broken]"), "{why}");
+        }
         other => panic!("{other:?}"),
     };
-    fatal(runtime.block_on(store.fetch(&keys, &[])));
-    fatal(runtime.block_on(store.fetch(&[], &[Scan::of(TableId::Inodes, 3, 10)])));
+    damaged(runtime.block_on(store.fetch(&keys, &[])));
+    damaged(runtime.block_on(store.fetch(&[], &[Scan::of(TableId::Inodes, 3, 10)])));
     let check = Change { key: keys[1].clone(), check: Check::Version(1), effect: Effect::Keep };
-    fatal(runtime.block_on(store.commit(&[check])).map(|()| Default::default()));
+    damaged(runtime.block_on(store.commit(&[check])).map(|()| Default::default()));
     let stop = store.read(|view| view.read(&keys[1], &mut |_| ())).unwrap();
     assert!(matches!(&stop, Err(Stop::Fault(why)) if why.contains("broken")), "{stop:?}");
     let others = [keys[0].clone(), keys[2].clone()];
     assert_eq!(runtime.block_on(store.fetch(&others, &[])).unwrap().rows.iter().flatten().count(), 2);
     let count = Scan::of(TableId::Inodes, 3, 10).count();
     assert_eq!(runtime.block_on(store.fetch(&[], &[count])).unwrap().scans, [Scanned::Count(3)]);
+}
+
+fn cut_file(dir: &Path) {
+    let names: Vec<String> = (0..2000).map(|i| format!("row-{i}")).collect();
+    write_rows(dir, &names.iter().map(String::as_bytes).collect::<Vec<_>>());
+    let path = dir.join("data.mdb");
+    let whole = std::fs::read(&path).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let mut refused = 0;
+    // Two pages say where everything is; cut before, the file is none of the engine's.
+    for pages in 0..whole.len() as u64 / 4096 {
+        file.set_len(pages * 4096).unwrap();
+        match Lmdb::open(dir, small_lmdb()) {
+            Err(StoreError::Fatal(why)) => {
+                let want = if pages < 2 { "not a file of this engine" } else { "data.mdb was cut" };
+                assert!(pages == 0 || why.contains(want), "{pages} pages: {why}");
+                refused += 1;
+            }
+            Err(other) => panic!("{other:?}"),
+            Ok(store) => {
+                let scan = Scan::of(TableId::Inodes, 3, 4000);
+                let fetched = runtime().block_on(store.fetch(&[], &[scan])).unwrap();
+                assert!(pages == 0 || matches!(&fetched.scans[0], Scanned::Rows(rows) if rows.len() == 2000));
+            }
+        }
+        // Whatever was opened may have changed it.
+        std::fs::write(&path, &whole).unwrap();
+    }
+    assert!(refused > 10, "{refused}");
 }
 
 fn default_map(dir: &Path) {
