@@ -2,6 +2,9 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -9,6 +12,7 @@ import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hdfs.protocol.ClientProtocol;
 import org.apache.hadoop.hdfs.server.namenode.NNThroughputBenchmark;
 import org.apache.hadoop.util.ToolRunner;
 import org.apache.log4j.AppenderSkeleton;
@@ -23,7 +27,8 @@ import org.apache.log4j.spi.LoggingEvent;
  * benchmark says, CPU microseconds that the server spent per operation (from its /proc entry, so it must run on this
  * machine; pid 0: not measured), and the same over the whole run. The first two are taken over the timed part only: what
  * prepares it, the removal of what the last run left included, is over before it begins, in the background too; and
- * what the server puts off until later counts: its CPU time is read when it has come to rest. The last one counts all.
+ * what the server puts off until later counts: its CPU time is read when it has come to rest. The last one counts the
+ * preparation and the removal of all that the run made as well.
  */
 public final class NnBench {
   private static final Pattern START = Pattern.compile("Starting \\d+ \\w+\\(s\\)\\.");
@@ -33,6 +38,8 @@ public final class NnBench {
   private static final long REST_MS = 300;
 
   private NnBench() {}
+
+  private interface Ear extends java.lang.reflect.InvocationHandler {}
 
   /** Hears what the benchmark logs: it keeps its figures to itself, and says when the timed part begins and ends. */
   private static final class Listener extends AppenderSkeleton {
@@ -47,14 +54,35 @@ public final class NnBench {
     @Override
     protected void append(LoggingEvent event) {
       String message = String.valueOf(event.getMessage());
-      if (START.matcher(message).matches()) start = idleCpuMicros(pid); // that of its preparation comes first, and is overwritten
-      Matcher m = DONE.matcher(message);
-      if (m.matches()) {
-        timed = idleCpuMicros(pid) - start;
-        operations = Double.parseDouble(m.group(1));
+      if (START.matcher(message).matches()) {
+        hearRemoval();
+        start = idleCpuMicros(pid); // that of its preparation comes first, and is overwritten
       }
+      Matcher m = DONE.matcher(message);
+      if (m.matches()) operations = Double.parseDouble(m.group(1));
       m = RATE.matcher(message);
       if (m.find()) rate = Double.parseDouble(m.group(1));
+    }
+
+    /** The benchmark says that it is done only after it has removed what it made: its removal is waited for as well. */
+    private void hearRemoval() {
+      try {
+        Field field = NNThroughputBenchmark.class.getDeclaredField("clientProto");
+        field.setAccessible(true);
+        ClientProtocol server = (ClientProtocol) field.get(null);
+        if (Proxy.isProxyClass(server.getClass()) && Proxy.getInvocationHandler(server) instanceof Ear) return;
+        Ear ear = (proxy, method, args) -> {
+          if (method.getName().equals("delete") && (Boolean) args[1]) timed = idleCpuMicros(pid) - start;
+          try {
+            return method.invoke(server, args);
+          } catch (InvocationTargetException e) {
+            throw e.getCause();
+          }
+        };
+        field.set(null, Proxy.newProxyInstance(NnBench.class.getClassLoader(), new Class<?>[] {ClientProtocol.class}, ear));
+      } catch (ReflectiveOperationException e) {
+        throw new IllegalStateException(e);
+      }
     }
 
     @Override

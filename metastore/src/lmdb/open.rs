@@ -5,6 +5,7 @@ use std::path::Path;
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, MdbError, WithTls};
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::statfs::{FsType, statfs};
 
 use super::claim::{Claim, Refused, lock_within};
@@ -34,6 +35,8 @@ const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x1980_3fe3, "BeeGFS"),
 ];
 
+/// So many pages at the end of a file need not have been written.
+const UNWRITTEN_PAGES: u64 = 64;
 /// Locked by whoever opens the environment, while it does, and by no transaction: so nobody waits here for a writer.
 const LOCK_FILE: &str = "open.lock";
 /// Opens the environment in `dir`, frees the reader slots of dead processes, and puts a log that a dead one left into
@@ -178,21 +181,27 @@ fn open_env(dir: &Path, config: &LmdbConfig) -> heed::Result<Env<WithTls>> {
     unsafe { options.open(dir) }
 }
 
-/// A file that was cut is refused before a page of its tree is read: one past its end would end this process.
+/// A file that was cut is refused before a page of its tree is read: one past its end would end this process. One that
+/// lacks a few pages may be whole: the engine does not write pages at the end that their own transaction freed again.
+/// It is made as long as it claims to be, without touching what is there.
 fn check_length(dir: &Path, env: &Env<WithTls>) -> Result<(), StoreError> {
-    // Writers keep room ahead, so the file ends past the last page even when that holds nothing.
-    let pages = env.info().last_page_number as u64 + 1;
-    let needed = pages * u64::from(env.unnamed_database_stat().page_size);
-    let length = env
-        .real_disk_size()
-        .map_err(|error| StoreError::Fatal(format!("lmdb:{}: {error}", dir.display())))?;
-    if length < needed {
-        return Err(StoreError::Fatal(format!(
-            "lmdb:{}: data.mdb was cut: it has {length} bytes and pages up to byte {needed}; restore it from a backup",
-            dir.display()
-        )));
+    let failed = |why: &dyn std::fmt::Display| StoreError::Fatal(format!("lmdb:{}: {why}", dir.display()));
+    let page_bytes = u64::from(env.unnamed_database_stat().page_size);
+    let needed = (env.info().last_page_number as u64 + 1) * page_bytes;
+    let length = env.real_disk_size().map_err(|error| failed(&error))?;
+    match needed.saturating_sub(length) {
+        0 => Ok(()),
+        missing if missing <= UNWRITTEN_PAGES * page_bytes => {
+            tracing::warn!(missing, dir = %dir.display(), "data.mdb ends before its last page; it is made longer");
+            let file =
+                File::options().write(true).open(dir.join("data.mdb")).map_err(|error| failed(&error))?;
+            let (from, bytes) = (length.cast_signed(), missing.cast_signed());
+            fallocate(file, FallocateFlags::empty(), from, bytes).map_err(|error| failed(&error))
+        }
+        _ => Err(failed(&format_args!(
+            "data.mdb was cut: it has {length} bytes and pages up to byte {needed}; restore it from a backup"
+        ))),
     }
-    Ok(())
 }
 
 /// The unnamed tree: a named one would add a dirty page to every commit.

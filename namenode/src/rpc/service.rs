@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::time::Instant;
+use trellis_metastore::counters;
 use trellis_proto::exception::{Log, RpcError};
 use trellis_proto::methods::{Method, Service as Protocol};
 
@@ -114,8 +115,9 @@ impl Service {
 
     /// All metrics, in Prometheus' text format.
     pub fn metrics_page(&self) -> String {
-        for (name, value) in self.engine.backend().counters().read().entries() {
-            self.metrics.set_counter(&metrics::store_counter(name), "Counted by the store.", value);
+        let counted = self.engine.backend().counters().read().entries();
+        for ((name, value), (_, help)) in counted.into_iter().zip(counters::TABLE) {
+            self.metrics.set_counter(&metrics::store_counter(name), help, value);
         }
         let dropped = self.audit.as_ref().map_or(0, AuditLog::dropped);
         self.metrics.set_counter(metrics::AUDIT_DROPPED.name, metrics::AUDIT_DROPPED.help, dropped);

@@ -22,6 +22,7 @@ pub fn trials() -> Vec<Trial> {
         trial("open_refuses_foreign_and_damaged_files", foreign_files),
         trial("open_a_damaged_row_is_named", damaged_row),
         trial("open_refuses_a_file_that_was_cut", cut_file),
+        trial("open_makes_a_file_longer_that_lacks_empty_pages", short_file),
         trial("open_with_the_default_map_takes_no_space", default_map),
     ]
 }
@@ -140,32 +141,46 @@ fn damaged_row(dir: &Path) {
 }
 
 fn cut_file(dir: &Path) {
-    let names: Vec<String> = (0..2000).map(|i| format!("row-{i}")).collect();
+    let names: Vec<String> = (0..4000).map(|i| format!("row-{i:080}")).collect();
     write_rows(dir, &names.iter().map(String::as_bytes).collect::<Vec<_>>());
     let path = dir.join("data.mdb");
     let whole = std::fs::read(&path).unwrap();
     let file = std::fs::File::options().write(true).open(&path).unwrap();
-    let mut refused = 0;
+    // The last pages are room; before them the end may be missing, which is another test.
+    let last = whole.iter().rposition(|byte| *byte != 0).unwrap() as u64 / 4096;
+    assert!(last > 100, "{last}");
     // Two pages say where everything is; cut before, the file is none of the engine's.
-    for pages in 0..whole.len() as u64 / 4096 {
+    for pages in 1..last - 64 {
         file.set_len(pages * 4096).unwrap();
-        match Lmdb::open(dir, small_lmdb()) {
-            Err(StoreError::Fatal(why)) => {
-                let want = if pages < 2 { "not a file of this engine" } else { "data.mdb was cut" };
-                assert!(pages == 0 || why.contains(want), "{pages} pages: {why}");
-                refused += 1;
-            }
-            Err(other) => panic!("{other:?}"),
-            Ok(store) => {
-                let scan = Scan::of(TableId::Inodes, 3, 4000);
-                let fetched = runtime().block_on(store.fetch(&[], &[scan])).unwrap();
-                assert!(pages == 0 || matches!(&fetched.scans[0], Scanned::Rows(rows) if rows.len() == 2000));
-            }
-        }
-        // Whatever was opened may have changed it.
-        std::fs::write(&path, &whole).unwrap();
+        let why = refusal(dir);
+        let want = if pages < 2 { "not a file of this engine" } else { "data.mdb was cut" };
+        assert!(why.contains(want), "{pages} pages: {why}");
     }
-    assert!(refused > 10, "{refused}");
+    std::fs::write(&path, &whole).unwrap();
+    let scan = Scan::of(TableId::Inodes, 3, 4000);
+    let fetched = runtime().block_on(open(dir).fetch(&[], &[scan])).unwrap();
+    assert!(matches!(&fetched.scans[0], Scanned::Rows(rows) if rows.len() == 4000));
+}
+
+/// Pages at the end that hold nothing are not missed.
+fn short_file(dir: &Path) {
+    let names: Vec<String> = (0..4000).map(|i| format!("row-{i}")).collect();
+    let keys = write_rows(dir, &names.iter().map(String::as_bytes).collect::<Vec<_>>());
+    let store = open(dir);
+    let runtime = runtime();
+    let delete = |key: &Key| Change { key: key.clone(), check: Check::Version(1), effect: Effect::Delete };
+    for some in keys[1..].chunks(500) {
+        runtime.block_on(store.commit(&some.iter().map(delete).collect::<Vec<_>>())).unwrap();
+    }
+    drop(store);
+    let path = dir.join("data.mdb");
+    let whole = std::fs::read(&path).unwrap();
+    let last = whole.iter().rposition(|byte| *byte != 0).unwrap() as u64 / 4096;
+    std::fs::File::options().write(true).open(&path).unwrap().set_len((last - 30) * 4096).unwrap();
+    let store = open(dir);
+    assert!(store.file_bytes().unwrap() >= (last + 1) * 4096, "a page past the end would end the process");
+    let rows = runtime.block_on(store.fetch(&keys[..2], &[])).unwrap().rows;
+    assert!(rows[0].is_some() && rows[1].is_none());
 }
 
 fn default_map(dir: &Path) {
