@@ -150,7 +150,7 @@ fn cut_file(dir: &Path) {
     let last = whole.iter().rposition(|byte| *byte != 0).unwrap() as u64 / 4096;
     assert!(last > 100, "{last}");
     // Two pages say where everything is; cut before, the file is none of the engine's.
-    for pages in 1..last - 64 {
+    for pages in (1..last - 64).rev() {
         file.set_len(pages * 4096).unwrap();
         let why = refusal(dir);
         let want = if pages < 2 { "not a file of this engine" } else { "data.mdb was cut" };
