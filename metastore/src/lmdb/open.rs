@@ -52,7 +52,7 @@ pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
     let file = File::options().read(true).write(true).create(true).truncate(false).open(dir.join(LOCK_FILE));
     let file = file.map_err(|error| denied(dir, error))?;
     // One process at a time creates files and reader tables.
-    if !lock_within(config.open_wait, || file.try_lock()).map_err(|error| denied(dir, error))? {
+    if lock_within(config.open_wait, || file.try_lock()).map_err(|error| denied(dir, error))?.is_none() {
         return Err(StoreError::Unavailable(format!(
             "lmdb:{}: another process has been opening it for {:?}; if it is stopped, continue or end it",
             dir.display(),
@@ -88,17 +88,16 @@ pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
 fn ready(mut core: Core) -> Result<Core, StoreError> {
     let Some(claim) = &core.claim else { return Ok(core) };
     let dir = &core.dir;
-    let left_log = log::exists(dir).map_err(|error| denied(dir, error))?;
-    if left_log {
+    while log::exists(dir).map_err(|error| denied(dir, error))? {
         replay(&core)?;
+        if core.config.form == Form::Plain {
+            claim.share(dir, core.config.open_wait).map_err(|why| refused(dir, why))?;
+        }
     }
     if core.config.form == Form::Log {
         let log = Log::create(dir, core.config.log_bytes).map_err(|error| denied(dir, error))?;
         core.log = Some(log);
     } else {
-        if left_log {
-            claim.share(core.config.open_wait).map_err(|why| refused(dir, why))?;
-        }
         core.turnstile = Some(Turnstile::of(dir).map_err(|error| denied(dir, error))?);
     }
     Ok(core)
