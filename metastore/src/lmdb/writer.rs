@@ -35,8 +35,6 @@ const LANE: usize = 0;
 pub struct Writer {
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
-    /// Closes after the thread has ended.
-    _store: Lmdb,
 }
 
 impl Writer {
@@ -52,12 +50,12 @@ impl Writer {
         let core = store.core.clone();
         let queue = Arc::new(Queue::new(config.queue));
         let config = config.clone();
-        let lane = Lane { core: core.clone(), queue: queue.clone(), fence, versions, config, runtime };
+        let lane = Lane { store: store.clone(), queue: queue.clone(), fence, versions, config, runtime };
         let thread = std::thread::Builder::new()
             .name("lmdb-writer".into())
             .spawn(move || lane.serve())
             .map_err(|error| core.error(error.into()))?;
-        Ok(Writer { queue, thread: Some(thread), _store: store.clone() })
+        Ok(Writer { queue, thread: Some(thread) })
     }
 
     /// Queues an operation that may write; all targets share the one lane. Gives the work back when the queue is full.
@@ -89,7 +87,8 @@ enum Attempt {
 }
 
 struct Lane {
-    core: Arc<Core>,
+    /// Closes after the last operation, whoever drops the writer.
+    store: Lmdb,
     queue: Arc<Queue>,
     fence: Arc<dyn Fence>,
     versions: Versions,
@@ -104,6 +103,10 @@ impl Drop for Lane {
 }
 
 impl Lane {
+    fn core(&self) -> &Core {
+        &self.store.core
+    }
+
     /// Serves until the queue is closed and everything in it is finished.
     fn serve(&self) {
         let (mut answered, mut took) = (0, Duration::ZERO);
@@ -150,7 +153,7 @@ impl Lane {
                 }
                 // One that does not fit must not take the others with it.
                 Attempt::Failed(StoreError::Full(_)) if group.len() > 1 => {
-                    self.core.counters.retries.add(group.len());
+                    self.core().counters.retries.add(group.len());
                     return group
                         .drain(..)
                         .map(|work| self.run_group(&mut VecDeque::from([work]), false))
@@ -158,7 +161,7 @@ impl Lane {
                 }
                 Attempt::Failed(error) => Some(error),
             };
-            self.core.counters.retries.add(group.len());
+            self.core().counters.retries.add(group.len());
             match error {
                 None => {}
                 Some(error) if runs_again(&error) && attempt < GROUP_ATTEMPTS => {
@@ -177,7 +180,7 @@ impl Lane {
 
     /// One transaction over the group.
     fn attempt(&self, group: &mut VecDeque<Box<dyn Work>>, open: bool) -> Attempt {
-        let core = &*self.core;
+        let core = self.core();
         let mut transaction = match Transaction::begin(core) {
             Ok(transaction) => transaction,
             Err(error) => return Attempt::Failed(error),
@@ -230,7 +233,7 @@ impl Lane {
         let mut failed = apply::failed_beliefs(transaction, &fold)?;
         if !failed.is_empty() {
             // It holds a row at a version from before, or inserts without having looked: it may do better now.
-            self.core.counters.retries.add(1);
+            self.core().counters.retries.add(1);
             fold = match self.run(transaction, work) {
                 Ok(fold) => fold,
                 Err(end) => return Ok(end),
@@ -238,7 +241,7 @@ impl Lane {
             failed = apply::failed_beliefs(transaction, &fold)?;
         }
         if !failed.is_empty() {
-            self.core.counters.conflicts.add(1);
+            self.core().counters.conflicts.add(1);
             return Ok(lost(&fold, &failed));
         }
         apply::write_fold(transaction, &fold)?;
@@ -259,7 +262,7 @@ impl Lane {
             Ok(Err(Stop::Miss)) => Err(fatal("an operation missed a row where none can be missed".into())),
             Err(_) => Err(fatal("an operation panicked; see the log above".into())),
         };
-        view.count(&self.core.counters);
+        view.count(&self.core().counters);
         let fold = fold?;
         match fold.unguarded_add() {
             Some(key) => Err(fatal(format!("row {key:?}: a lone add, which a second run would double"))),

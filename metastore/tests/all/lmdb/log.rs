@@ -1,16 +1,20 @@
 //! The form with a log in front of the tree.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
 use tokio::runtime::Runtime;
 use trellis_metastore::change::{Change, Check};
+use trellis_metastore::group::GroupConfig;
 use trellis_metastore::key::Scan;
-use trellis_metastore::lmdb::{Form, Lmdb, LmdbConfig};
+use trellis_metastore::lmdb::{Form, Lmdb, LmdbConfig, Writer};
 use trellis_metastore::schema::TableId;
 use trellis_metastore::store::{Scanned, Store, StoreError};
-use trellis_metastore::work::End;
+use trellis_metastore::tx::Versions;
+use trellis_metastore::work::{End, Unfenced};
 
 use super::crash::{blind, key};
 use super::process::{Process, say, wait_for_parent};
@@ -21,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("log_what_a_killed_process_left_is_put_into_the_tree", left_behind),
         trial("log_closing_leaves_a_plain_store", closed),
+        trial("log_closes_after_the_last_operation_whoever_drops_its_writer", closed_by_an_operation),
         trial("log_and_others_exclude_each_other", excluded),
         trial("log_a_bystander_sees_what_was_merged_and_writes_nothing", bystander),
         trial("log_damage_is_refused_and_nothing_is_lost", damaged),
@@ -108,6 +113,34 @@ fn closed(dir: &Path) {
     let store = open(dir);
     assert_eq!(numbers(&runtime, &store), (0..100).collect::<Vec<_>>());
     assert_eq!(number(&store, "queued"), 1);
+}
+
+/// The last owner of the writer is an operation, while another still waits behind it.
+fn closed_by_an_operation(dir: &Path) {
+    let (ends, runtime) = (Ends::new(), runtime());
+    let store = open_as(dir, with_log());
+    let config = GroupConfig { max_operations: 1, ..GroupConfig::default() };
+    let versions = Versions::of_incarnation(1);
+    let writer =
+        Writer::start(&store, Arc::new(Unfenced), versions, &config, runtime.handle().clone()).unwrap();
+    let owned = Arc::new(Mutex::new(None));
+    let (release, released) = channel::<()>();
+    let owner = owned.clone();
+    send(
+        &writer,
+        ends.op(0, move |tx| {
+            let _ = released.recv();
+            let _owner = &owner;
+            increment(tx, "first")
+        }),
+    );
+    send(&writer, ends.op(1, |tx| increment(tx, "second")));
+    *owned.lock().unwrap() = Some(writer);
+    drop((owned, store));
+    drop(release);
+    assert_eq!(ends.take(2), [(0, End::Answered), (1, End::Answered)]);
+    let store = open(dir);
+    assert_eq!((number(&store, "first"), number(&store, "second")), (1, 1));
 }
 
 fn excluded(dir: &Path) {
