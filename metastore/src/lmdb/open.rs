@@ -65,7 +65,8 @@ pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
     let foreign = |error| StoreError::Fatal(why_not(dir, &config, &error));
     check_length(dir, &env)?;
     let db = open_tree(&env).map_err(foreign)?;
-    // The names of new files must survive a power loss too.
+    // What is in new files, and their names, must survive a power loss too.
+    env.force_sync().map_err(foreign)?;
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| denied(dir, error))?;
     env.clear_stale_readers().map_err(foreign)?;
     let room = Room::of(dir).map_err(|error| denied(dir, error))?;

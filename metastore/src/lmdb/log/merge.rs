@@ -54,14 +54,19 @@ fn serve(core: &Core, log: &Log) {
     let mut aside = None;
     loop {
         let is_closing = wait(log, core.config.merge_every);
+        if log.writing().is_broken {
+            let dir = core.dir.display();
+            tracing::warn!(%dir, "its log is left as it is; it is put into the tree at the next opening");
+            return;
+        }
         aside = aside.or_else(|| set_aside(log));
         let Some(merging) = &aside else {
             match is_closing {
-                true => return close(core, log),
+                true => return close(core),
                 false => continue,
             }
         };
-        match merge(core, merging) {
+        match merge(core, log, merging) {
             Ok(()) => {
                 aside = None;
                 ended(log, None);
@@ -77,10 +82,12 @@ fn serve(core: &Core, log: &Log) {
     }
 }
 
-/// Waits until it is time. Tells whether the store closes.
+/// Waits until it is time, or a merge is due that did not just fail. Tells whether the store closes.
 fn wait(log: &Log, merge_every: Duration) -> bool {
     let mut writing = log.writing();
-    if !writing.is_closing {
+    // Who filled the log during the last merge woke nobody.
+    let is_due = writing.failed.is_none() && log.has(&writing, log.room / 2);
+    if !writing.is_closing && !is_due {
         let waited = log.due.wait_timeout(writing, merge_every);
         writing = waited.unwrap_or_else(PoisonError::into_inner).0;
     }
@@ -100,10 +107,14 @@ fn set_aside(log: &Log) -> Option<Aside> {
     Some(Aside { layer, file: writing.segments.turn() })
 }
 
-/// Puts the rows into the tree, then wipes the file.
-fn merge(core: &Core, Aside { layer, file }: &Aside) -> Result<(), StoreError> {
+/// Puts the rows into the tree, then wipes the file. A wipe that failed is not tried again: a sync reports an error only
+/// once. And the other file must not be wiped after it, or these rows alone would be put over newer ones.
+fn merge(core: &Core, log: &Log, Aside { layer, file }: &Aside) -> Result<(), StoreError> {
     apply::merge(core, layer)?;
-    file.wipe().map_err(|error| core.error(error.into()))
+    file.wipe().map_err(|error| {
+        log.writing().is_broken = true;
+        core.error(error.into())
+    })
 }
 
 /// Tells writers how a merge ended, and readers that its rows are in the tree.
@@ -116,12 +127,56 @@ fn ended(log: &Log, failed: Option<StoreError>) {
     log.merged.notify_all();
 }
 
-/// Removes the log, all of which is in the tree; but for one of which that is not sure.
-fn close(core: &Core, log: &Log) {
-    let dir = core.dir.display();
-    if log.writing().is_broken {
-        tracing::warn!(%dir, "its log is left; it is put into the tree at the next opening");
-    } else if let Err(error) = remove(&core.dir) {
+/// Removes the log, all of which is in the tree.
+fn close(core: &Core) {
+    if let Err(error) = remove(&core.dir) {
+        let dir = core.dir.display();
         tracing::warn!(%error, %dir, "could not remove its log; it is put into the tree again at the next opening");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::path::Path;
+
+    use super::super::exists;
+    use super::*;
+    use crate::change::Row;
+    use crate::lmdb::{Form, LmdbConfig, open};
+    use crate::schema::setting;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// A store with a log and no thread that merges, after a commit of one row.
+    fn written(dir: &Path, log_bytes: usize) -> Core {
+        let config = LmdbConfig { form: Form::Log, map_bytes: 16 << 20, log_bytes, ..LmdbConfig::default() };
+        let core = open::open(dir, config).unwrap();
+        let mut group = core.log.as_ref().unwrap().begin(&core).unwrap();
+        group.written().put(setting("a").key, Some(Row::default()));
+        group.commit().unwrap();
+        core
+    }
+
+    #[test]
+    fn a_merge_that_came_due_during_the_last_one_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let core = written(dir.path(), 100);
+        assert!(!wait(core.log.as_ref().unwrap(), LONG));
+    }
+
+    #[test]
+    fn after_a_wipe_that_failed_nothing_is_written_and_the_log_stays_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let core = written(dir.path(), 1 << 20);
+        let log = core.log.as_ref().unwrap();
+        let mut aside = set_aside(log).unwrap();
+        aside.file = Left(Arc::new(File::open(dir.path().join("log.0")).unwrap()));
+        let error = merge(&core, log, &aside).unwrap_err();
+        ended(log, Some(error));
+        assert!(matches!(log.begin(&core).map(drop), Err(StoreError::Fatal(_))));
+        log.writing().is_closing = true;
+        serve(&core, log);
+        assert!(exists(dir.path()).unwrap());
     }
 }

@@ -52,7 +52,7 @@ struct Writing {
     /// Why the last merge failed. Nothing is written until one succeeds: the log could grow beyond what the tree can
     /// ever take.
     failed: Option<StoreError>,
-    /// A sync failed: what is on disk is not known any more.
+    /// A sync or a wipe failed: what is on disk is not known any more, so the log is neither written nor wiped.
     is_broken: bool,
     is_closing: bool,
 }
@@ -95,7 +95,7 @@ impl Log {
     pub fn begin<'c>(&'c self, core: &'c Core) -> Result<Group<'c>, StoreError> {
         let begun = Instant::now();
         let mut writing = self.writing();
-        while writing.failed.is_some() || self.has(&writing, self.room) {
+        while !writing.is_broken && (writing.failed.is_some() || self.has(&writing, self.room)) {
             let Some(left) = LONGEST_WAIT.checked_sub(begun.elapsed()) else {
                 return Err(StoreError::Unavailable(format!(
                     "{}: its log is full and the disk takes no more; try again later",
@@ -111,7 +111,7 @@ impl Log {
         }
         if writing.is_broken {
             return Err(StoreError::Fatal(format!(
-                "{}: an earlier sync of its log failed; check the disk, then restart this process",
+                "{}: an earlier write of its log failed; check the disk, then restart this process",
                 core.dir.display()
             )));
         }

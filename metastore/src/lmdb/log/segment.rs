@@ -184,7 +184,7 @@ impl Segments {
 }
 
 /// A file that is not written any more, and whose records are on their way into the tree.
-pub struct Left(Arc<File>);
+pub struct Left(pub(super) Arc<File>);
 
 impl Left {
     /// Makes its records count no more, for good: they are in the tree.
