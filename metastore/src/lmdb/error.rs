@@ -30,6 +30,9 @@ impl Core {
             heed::Error::Mdb(MdbError::BadRslot) => StoreError::Fatal(format!(
                 "{dir}: a second snapshot was taken in a thread while the first was open"
             )),
+            heed::Error::Mdb(error @ (MdbError::Corrupted | MdbError::PageNotFound)) => StoreError::Fatal(
+                format!("{dir}: data.mdb is damaged, or was cut ({error}); restore it from a backup"),
+            ),
             heed::Error::Mdb(MdbError::Panic) => StoreError::Fatal(format!(
                 "{dir}: an earlier write of its root failed; check the disk, then restart this process"
             )),

@@ -106,7 +106,7 @@ fn a_damaged_store_is_found_damaged() {
     File::options().write(true).open(&data).unwrap().set_len(2 * 4096).unwrap();
     let cut = output(&["store", "check", "--store", &url]);
     let why = complaint(&cut);
-    assert!(cut.status.code() == Some(1) && why.contains("data.mdb was cut: it has 8192 bytes"), "{why}");
+    assert!(cut.status.code() == Some(1) && why.contains("data.mdb is damaged, or was cut"), "{why}");
     std::fs::write(&data, b"no such format at all").unwrap();
     let refused = output(&["store", "check", "--store", &url]);
     let why = complaint(&refused);
