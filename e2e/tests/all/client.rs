@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use trellis_client::Client;
-use trellis_client::config::ConnectionConfig;
+use trellis_client::config::{ConnectionConfig, RetryPolicy};
 use trellis_client::fs::access;
 use trellis_client::types::{CreateOptions, FileKind, SafeMode, SetQuota};
 use trellis_client::uri::{Address, Uri};
@@ -233,7 +233,13 @@ impl Load {
             .map(|first| {
                 let mut addresses = addresses.to_vec();
                 addresses.rotate_left(first);
-                Ok(Client::builder(addresses).random_order(false).connection(config.clone()).build()?)
+                // Whom each new start finds waiting longest is a matter of luck: a call may need many.
+                let retry = RetryPolicy { max_failovers: 1000, ..RetryPolicy::default() };
+                Ok(Client::builder(addresses)
+                    .random_order(false)
+                    .connection(config.clone())
+                    .retry(retry)
+                    .build()?)
             })
             .collect::<Result<Vec<_>>>()?;
         let writers = (0..WRITERS)

@@ -49,9 +49,7 @@ impl Core {
             _ => false,
         };
         if full {
-            return StoreError::Full(format!(
-                "{dir}: no space left on its file system; free some, or delete files"
-            ));
+            return StoreError::Full(format!("{dir}: no space left on its file system; free some"));
         }
         StoreError::Unavailable(format!("{dir}: {error}"))
     }
