@@ -4,9 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($(#[doc = $what:literal] $name:ident,)*) => {
-        /// Names of the counters and what each counts, in the order of declaration.
-        pub const TABLE: &[(&str, &str)] = &[$((stringify!($name), $what.trim_ascii_start())),*];
-
         /// Monotonic counters of a store; cheap to bump from any thread.
         #[derive(Debug, Default)]
         pub struct Counters { $(#[doc = $what] pub $name: Counter,)* }
@@ -28,9 +25,9 @@ macro_rules! counters {
                 Reading { $($name: self.$name - earlier.$name,)* }
             }
 
-            /// Names and values, in the order of declaration.
-            pub fn entries(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
+            /// Names, what each counts, and values, in the order of declaration.
+            pub fn entries(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), $what.trim_ascii_start(), self.$name),)*]
             }
         }
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use trellis_metastore::counters;
+use trellis_metastore::counters::Reading;
 use trellis_proto::exception::{Log, RpcError};
 
 /// One metric.
@@ -55,7 +55,7 @@ pub fn page() -> String {
     for Metric { name, unit, help } in TABLE {
         page.push_str(&format!("| `{name}` | {} | {help} |\n", unit.as_str()));
     }
-    for (name, what) in counters::TABLE {
+    for (name, what, _) in Reading::default().entries() {
         page.push_str(&format!("| `{}` | count | {what} |\n", store_counter(name)));
     }
     page
@@ -248,7 +248,7 @@ mod tests {
             assert!(TABLE[..i].iter().all(|other| other.name != metric.name), "{}", metric.name);
             assert!(metric.help.ends_with('.'), "{}", metric.name);
         }
-        for (name, what) in counters::TABLE {
+        for (name, what, _) in Reading::default().entries() {
             assert!(what.ends_with('.') && !what.starts_with(' '), "{name}: {what}");
         }
     }

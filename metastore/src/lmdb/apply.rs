@@ -1,8 +1,8 @@
 //! Changes inside a write transaction: checked first, then made.
 
+use super::Core;
 use super::log::Layer;
-use super::transaction::Transaction;
-use super::{Core, row};
+use super::transaction::{Transaction, Tree};
 use crate::change::{Change, Check, Effect, Fold};
 use crate::key::Key;
 use crate::store::StoreError;
@@ -44,9 +44,8 @@ fn holds(check: &Check, row: Option<RowRef<'_>>) -> bool {
 pub(super) fn write_fold(transaction: &mut Transaction<'_>, fold: &Fold) -> Result<(), StoreError> {
     for (key, slot) in fold.slots.iter().filter(|(_, slot)| slot.is_written()) {
         match slot.current() {
-            Some(row) => transaction.put(key, row)?,
-            None if slot.base.is_some() => transaction.delete(key)?,
-            None => {}
+            None if slot.base.is_none() => {}
+            row => transaction.write(key, row)?,
         }
     }
     Ok(())
@@ -68,12 +67,12 @@ pub(super) fn check_and_commit(
         let key = &change.key;
         match &change.effect {
             Effect::Keep => {}
-            Effect::Insert(row) | Effect::Put(row) => transaction.put(key, row.clone())?,
-            Effect::Delete => transaction.delete(key)?,
+            Effect::Insert(row) | Effect::Put(row) => transaction.write(key, Some(row.clone()))?,
+            Effect::Delete => transaction.write(key, None)?,
             Effect::Merge { max, add } => {
                 let before = transaction.rows().copy(key)?;
                 if let Some(before) = before {
-                    transaction.put(key, before.merged(*max, *add))?;
+                    transaction.write(key, Some(before.merged(*max, *add)))?;
                 }
             }
         }
@@ -83,22 +82,9 @@ pub(super) fn check_and_commit(
 
 /// Puts the rows of a layer into the tree, durably, or none of them.
 pub(super) fn merge(core: &Core, layer: &Layer) -> Result<(), StoreError> {
-    let mut txn = core.env.write_txn().map_err(|error| core.error(error))?;
-    let mut buffer = Vec::new();
-    for (key, row) in layer.iter() {
-        let key = key.as_bytes();
-        let made = match row {
-            Some(row) => {
-                buffer.clear();
-                row::encode(row, &mut buffer);
-                core.db.put(&mut txn, key, &buffer)
-            }
-            None => core.db.delete(&mut txn, key).map(drop),
-        };
-        made.map_err(|error| core.error(error))?;
-    }
-    core.room.keep(core);
-    txn.commit().map_err(|error| core.commit_error(error))?;
+    let mut tree = Tree::new(core, core.env.write_txn().map_err(|error| core.error(error))?);
+    layer.iter().try_for_each(|(key, row)| tree.write(key, row))?;
+    tree.commit()?;
     core.counters.merges.add(1);
     core.counters.merged_rows.add(layer.iter().len());
     Ok(())

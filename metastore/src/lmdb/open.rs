@@ -5,7 +5,6 @@ use std::path::Path;
 
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, MdbError, WithTls};
-use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::statfs::{FsType, statfs};
 
 use super::claim::{Claim, Refused, lock_within};
@@ -35,10 +34,9 @@ const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x1980_3fe3, "BeeGFS"),
 ];
 
-/// So many pages at the end of a file need not have been written.
-const UNWRITTEN_PAGES: u64 = 64;
 /// Locked by whoever opens the environment, while it does, and by no transaction: so nobody waits here for a writer.
 const LOCK_FILE: &str = "open.lock";
+
 /// Opens the environment in `dir`, frees the reader slots of dead processes, and puts a log that a dead one left into
 /// the tree.
 pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
@@ -63,13 +61,10 @@ pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
     drop(file);
     let env = opened.map_err(|error| StoreError::Fatal(why_not(dir, &config, &error)))?;
     let foreign = |error| StoreError::Fatal(why_not(dir, &config, &error));
-    check_length(dir, &env)?;
+    let room = Room::of(dir, &env).map_err(|error| denied(dir, error))?;
+    room.check(&env, dir)?;
     let db = open_tree(&env).map_err(foreign)?;
-    // What is in new files, and their names, must survive a power loss too.
-    env.force_sync().map_err(foreign)?;
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| denied(dir, error))?;
     env.clear_stale_readers().map_err(foreign)?;
-    let room = Room::of(dir).map_err(|error| denied(dir, error))?;
     let core = Core {
         env,
         db,
@@ -89,6 +84,9 @@ pub(super) fn open(dir: &Path, config: LmdbConfig) -> Result<Core, StoreError> {
 fn ready(mut core: Core) -> Result<Core, StoreError> {
     let Some(claim) = &core.claim else { return Ok(core) };
     let dir = &core.dir;
+    // What is in new files, and their names, must survive a power loss too.
+    core.env.force_sync().map_err(|error| StoreError::Fatal(why_not(dir, &core.config, &error)))?;
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| denied(dir, error))?;
     while log::exists(dir).map_err(|error| denied(dir, error))? {
         replay(&core)?;
         if core.config.form == Form::Plain {
@@ -179,29 +177,6 @@ fn open_env(dir: &Path, config: &LmdbConfig) -> heed::Result<Env<WithTls>> {
     options.map_size(config.map_bytes).max_readers(MAX_READERS);
     // SAFETY: see above.
     unsafe { options.open(dir) }
-}
-
-/// A file that was cut is refused before a page of its tree is read: one past its end would end this process. One that
-/// lacks a few pages may be whole: the engine does not write pages at the end that their own transaction freed again.
-/// It is made as long as it claims to be, without touching what is there.
-fn check_length(dir: &Path, env: &Env<WithTls>) -> Result<(), StoreError> {
-    let failed = |why: &dyn std::fmt::Display| StoreError::Fatal(format!("lmdb:{}: {why}", dir.display()));
-    let page_bytes = u64::from(env.unnamed_database_stat().page_size);
-    let needed = (env.info().last_page_number as u64 + 1) * page_bytes;
-    let length = env.real_disk_size().map_err(|error| failed(&error))?;
-    match needed.saturating_sub(length) {
-        0 => Ok(()),
-        missing if missing <= UNWRITTEN_PAGES * page_bytes => {
-            tracing::warn!(missing, dir = %dir.display(), "data.mdb ends before its last page; it is made longer");
-            let file =
-                File::options().write(true).open(dir.join("data.mdb")).map_err(|error| failed(&error))?;
-            let (from, bytes) = (length.cast_signed(), missing.cast_signed());
-            fallocate(file, FallocateFlags::empty(), from, bytes).map_err(|error| failed(&error))
-        }
-        _ => Err(failed(&format_args!(
-            "data.mdb was cut: it has {length} bytes and pages up to byte {needed}; restore it from a backup"
-        ))),
-    }
 }
 
 /// The unnamed tree: a named one would add a dirty page to every commit.

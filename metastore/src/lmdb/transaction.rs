@@ -18,8 +18,41 @@ pub(super) struct Transaction<'c> {
 }
 
 enum Form<'c> {
-    Tree { txn: RwTxn<'c>, buffer: Vec<u8> },
+    Tree(Tree<'c>),
     Log(Group<'c>),
+}
+
+/// A write transaction in the tree itself.
+pub(super) struct Tree<'c> {
+    core: &'c Core,
+    txn: RwTxn<'c>,
+    buffer: Vec<u8>,
+}
+
+impl<'c> Tree<'c> {
+    pub fn new(core: &'c Core, txn: RwTxn<'c>) -> Tree<'c> {
+        Tree { core, txn, buffer: Vec::new() }
+    }
+
+    /// Writes a row, replaces it, or deletes it (`None`).
+    pub fn write(&mut self, key: &Key, row: Option<&Row>) -> Result<(), StoreError> {
+        let Tree { core, txn, buffer } = self;
+        let written = match row {
+            Some(row) => {
+                buffer.clear();
+                row::encode(row, buffer);
+                core.db.put(txn, key.as_bytes(), buffer)
+            }
+            None => core.db.delete(txn, key.as_bytes()).map(drop),
+        };
+        written.map_err(|error| core.error(error))
+    }
+
+    /// Returns once all that was written is on disk.
+    pub fn commit(self) -> Result<(), StoreError> {
+        self.core.room.keep(self.core);
+        self.txn.commit().map_err(|error| self.core.commit_error(error))
+    }
 }
 
 impl<'c> Transaction<'c> {
@@ -27,7 +60,7 @@ impl<'c> Transaction<'c> {
     pub fn begin(core: &'c Core) -> Result<Transaction<'c>, StoreError> {
         let form = match (&core.log, &core.turnstile) {
             (Some(log), _) => Form::Log(log.begin(core)?),
-            (None, Some(turnstile)) => Form::Tree { txn: turnstile.begin(core)?, buffer: Vec::new() },
+            (None, Some(turnstile)) => Form::Tree(Tree::new(core, turnstile.begin(core)?)),
             (None, None) => {
                 return Err(StoreError::Fatal(format!(
                     "{}: opened for looking at it only; nothing is written",
@@ -41,32 +74,17 @@ impl<'c> Transaction<'c> {
     /// The rows as they stand after what was written so far.
     pub fn rows(&self) -> Rows<'_> {
         match &self.form {
-            Form::Tree { txn, .. } => Rows::new(self.core, txn, std::iter::empty()),
+            Form::Tree(tree) => Rows::new(self.core, &tree.txn, std::iter::empty()),
             Form::Log(group) => group.rows(),
         }
     }
 
-    /// Writes a row, or replaces it. After an error the transaction is half-written and must be dropped.
-    pub fn put(&mut self, key: &Key, row: Row) -> Result<(), StoreError> {
+    /// Writes a row, replaces it, or deletes it (`None`). After an error the transaction is half-written and must be
+    /// dropped.
+    pub fn write(&mut self, key: &Key, row: Option<Row>) -> Result<(), StoreError> {
         match &mut self.form {
-            Form::Tree { txn, buffer } => {
-                buffer.clear();
-                row::encode(&row, buffer);
-                self.core.db.put(txn, key.as_bytes(), buffer).map_err(|error| self.core.error(error))?;
-            }
-            Form::Log(group) => group.written().put(key.clone(), Some(row)),
-        }
-        self.written += 1;
-        Ok(())
-    }
-
-    /// Deletes a row. After an error the transaction is half-written and must be dropped.
-    pub fn delete(&mut self, key: &Key) -> Result<(), StoreError> {
-        match &mut self.form {
-            Form::Tree { txn, .. } => {
-                self.core.db.delete(txn, key.as_bytes()).map_err(|error| self.core.error(error))?;
-            }
-            Form::Log(group) => group.written().put(key.clone(), None),
+            Form::Tree(tree) => tree.write(key, row.as_ref())?,
+            Form::Log(group) => group.written().put(key.clone(), row),
         }
         self.written += 1;
         Ok(())
@@ -79,10 +97,7 @@ impl<'c> Transaction<'c> {
             return Ok(());
         }
         match form {
-            Form::Tree { txn, .. } => {
-                core.room.keep(core);
-                txn.commit().map_err(|error| core.commit_error(error))?;
-            }
+            Form::Tree(tree) => tree.commit()?,
             Form::Log(group) => group.commit()?,
         }
         core.counters.commits.add(1);

@@ -75,8 +75,7 @@ impl<'t> Rows<'t> {
             (Some(key), true) => (Bound::Included(first.as_bytes()), Bound::Excluded(key.as_bytes())),
         };
         let prefix = first.as_bytes().len();
-        let layers = self.layers.clone();
-        let layers = layers.iter().map(|layer| layer.range(range.0, range.1));
+        let layers = self.layers.iter().map(|&layer| layer.range(range.0, range.1));
         if scan.reverse {
             let tree = self.core.db.rev_range(self.txn, &range).map_err(|error| self.core.error(error))?;
             self.walk(Merged::new(tree, layers.map(Iterator::rev), true), prefix, scan, visit)

@@ -47,14 +47,13 @@ impl Writer {
         config: &GroupConfig,
         runtime: Handle,
     ) -> Result<Writer, StoreError> {
-        let core = store.core.clone();
         let queue = Arc::new(Queue::new(config.queue));
         let config = config.clone();
         let lane = Lane { store: store.clone(), queue: queue.clone(), fence, versions, config, runtime };
         let thread = std::thread::Builder::new()
             .name("lmdb-writer".into())
             .spawn(move || lane.serve())
-            .map_err(|error| core.error(error.into()))?;
+            .map_err(|error| store.core.error(error.into()))?;
         Ok(Writer { queue, thread: Some(thread) })
     }
 

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::time::Instant;
-use trellis_metastore::counters;
 use trellis_proto::exception::{Log, RpcError};
 use trellis_proto::methods::{Method, Service as Protocol};
 
@@ -115,8 +114,7 @@ impl Service {
 
     /// All metrics, in Prometheus' text format.
     pub fn metrics_page(&self) -> String {
-        let counted = self.engine.backend().counters().read().entries();
-        for ((name, value), (_, help)) in counted.into_iter().zip(counters::TABLE) {
+        for (name, help, value) in self.engine.backend().counters().read().entries() {
             self.metrics.set_counter(&metrics::store_counter(name), help, value);
         }
         let dropped = self.audit.as_ref().map_or(0, AuditLog::dropped);

@@ -10,7 +10,7 @@
 //! does no harm to replay what is in the tree already, as long as all that came after it is replayed too.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,26 +87,29 @@ fn by_age(dir: &Path) -> Result<Vec<Written>, ReadError> {
         if file.metadata()?.len() > MAX_FILE_BYTES {
             return Err(damaged(&path, "it is too long"));
         }
-        drop(file);
-        let bytes = std::fs::read(&path)?;
-        if let Some(first) = read_head(&bytes) {
-            files.push(Written { path, first, bytes });
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        (&file).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+        if let Some(first) = read_head(&head) {
+            files.push(Written { path, file, first });
         }
     }
     files.sort_by_key(|file| file.first);
     Ok(files)
 }
 
+/// A file, read up to the end of its head.
 struct Written {
     path: PathBuf,
+    file: File,
     first: u64,
-    bytes: Vec<u8>,
 }
 
 impl Written {
     /// Puts the rows of all whole records into a layer and returns the number of the record that is not there any more.
-    fn replay(&self, layer: &mut Layer) -> Result<u64, ReadError> {
-        let (mut number, mut rest) = (self.first, &self.bytes[HEAD_BYTES..]);
+    fn replay(mut self, layer: &mut Layer) -> Result<u64, ReadError> {
+        let mut records = Vec::new();
+        self.file.read_to_end(&mut records)?;
+        let (mut number, mut rest) = (self.first, &records[..]);
         loop {
             let Some((body, after)) = read_record(rest, number) else {
                 return match claimed_end(rest).and_then(|after| read_record(after, number + 1)) {
