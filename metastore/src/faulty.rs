@@ -17,7 +17,7 @@ use crate::change::{Change, Row};
 use crate::counters::Counters;
 use crate::key::{Key, Scan};
 use crate::schema::TableId;
-use crate::store::{Fetched, Locked, Store, StoreError};
+use crate::store::{Fetched, Locked, Scanned, Store, StoreError};
 
 /// One thing that goes wrong with one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +120,7 @@ struct Shared {
     calls: AtomicU64,
     strikes: Mutex<Vec<Strike>>,
     script: Mutex<BTreeMap<u64, Fault>>,
+    damaged: Mutex<Vec<Key>>,
     mood: watch::Sender<Mood>,
     landing: AtomicUsize,
 }
@@ -140,6 +141,7 @@ impl Faulty {
             calls: AtomicU64::new(0),
             strikes: Mutex::default(),
             script: Mutex::default(),
+            damaged: Mutex::default(),
             mood: watch::Sender::new(Mood::Running),
             landing: AtomicUsize::new(0),
         };
@@ -169,6 +171,11 @@ impl Faulty {
     /// The `k`-th call goes wrong in this way, whatever the seed says.
     pub fn inject(&self, k: u64, fault: Fault) {
         lock(&self.shared.script).insert(k, fault);
+    }
+
+    /// Damages rows: every fetch that one of them is in names it and fails.
+    pub fn damage(&self, rows: &[Key]) {
+        lock(&self.shared.damaged).extend_from_slice(rows);
     }
 
     /// Stops the process for good.
@@ -327,7 +334,20 @@ async fn pause(how_long: Duration) {
 impl Store for Faulty {
     fn fetch<'a>(&'a self, keys: &'a [Key], scans: &'a [Scan]) -> BoxFuture<'a, Result<Fetched, StoreError>> {
         let (inner, keys, scans) = (self.inner.clone(), keys.to_vec(), scans.to_vec());
-        self.call(Kind::Read, &[], async move { inner.fetch(&keys, &scans).await }).boxed()
+        let damaged = lock(&self.shared.damaged).clone();
+        let fetch = async move {
+            let fetched = inner.fetch(&keys, &scans).await?;
+            let scanned = fetched.scans.iter().flat_map(|scanned| match scanned {
+                Scanned::Rows(rows) => &rows[..],
+                Scanned::Count(_) => &[],
+            });
+            let mut touched = keys.iter().chain(scanned.map(|(key, _)| key));
+            match touched.find(|key| damaged.contains(key)) {
+                Some(key) => Err(StoreError::Damaged(key.clone(), "injected: damaged".into())),
+                None => Ok(fetched),
+            }
+        };
+        self.call(Kind::Read, &[], fetch).boxed()
     }
 
     fn commit<'a>(&'a self, changes: &'a [Change]) -> BoxFuture<'a, Result<(), StoreError>> {

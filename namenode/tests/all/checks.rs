@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use trellis_metastore::change::{Change, Check, Effect, Hold};
-use trellis_metastore::counters::Counters;
+use trellis_metastore::faulty::{Faults, Faulty};
 use trellis_metastore::group::transact;
-use trellis_metastore::key::{Key, Scan};
+use trellis_metastore::key::Key;
 use trellis_metastore::mem::Mem;
 use trellis_metastore::schema::{
-    DirStat, InodePath, ROOT_ID, Table, TableId, TableKey, dir_stat, inode, inode_path, lease_holder,
-    open_file, root_stat, setting,
+    DirStat, InodePath, ROOT_ID, Table, TableKey, dir_stat, inode, inode_path, lease_holder, open_file,
+    root_stat, setting,
 };
-use trellis_metastore::store::{Fetched, Locked, Scanned, Store, StoreError};
 use trellis_metastore::tx::{Stop, Tx, Versions};
 use trellis_namenode::check::check;
 use trellis_namenode::config::Config;
@@ -84,54 +82,6 @@ pub async fn damage_is_found() {
     }
 }
 
-/// A store in which some rows cannot be read.
-struct Damaged {
-    store: Mem,
-    keys: Vec<Key>,
-}
-
-impl Store for Damaged {
-    fn fetch<'a>(&'a self, keys: &'a [Key], scans: &'a [Scan]) -> BoxFuture<'a, Result<Fetched, StoreError>> {
-        Box::pin(async move {
-            let fetched = self.store.fetch(keys, scans).await?;
-            let scanned = fetched.scans.iter().flat_map(|scanned| match scanned {
-                Scanned::Rows(rows) => &rows[..],
-                Scanned::Count(_) => &[],
-            });
-            let mut touched = keys.iter().chain(scanned.map(|(key, _)| key));
-            match touched.find(|key| self.keys.contains(key)) {
-                Some(key) => Err(StoreError::Damaged(key.clone(), "damaged".into())),
-                None => Ok(fetched),
-            }
-        })
-    }
-
-    fn commit<'a>(&'a self, changes: &'a [Change]) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.store.commit(changes)
-    }
-
-    fn lock<'a>(
-        &'a self,
-        check: &'a [Key],
-        change: &'a [Key],
-    ) -> BoxFuture<'a, Result<Box<dyn Locked>, StoreError>> {
-        self.store.lock(check, change)
-    }
-
-    fn partitions(
-        &self,
-        table: TableId,
-        after: Option<u64>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        self.store.partitions(table, after, limit)
-    }
-
-    fn counters(&self) -> &Counters {
-        self.store.counters()
-    }
-}
-
 pub async fn every_damaged_row_is_found() {
     let store = Mem::new();
     let nn = Namenode::start(Arc::new(store.clone()), 1, Config::default()).await;
@@ -151,7 +101,9 @@ pub async fn every_damaged_row_is_found() {
         setting("cluster_id").key,
         root_stat().key,
     ];
-    let found = check(&Damaged { store, keys: keys.clone() }).await.unwrap();
+    let damaged = Faulty::new(Arc::new(store), Faults::default(), 0);
+    damaged.damage(&keys);
+    let found = check(&damaged).await.unwrap();
     let mut told: Vec<&str> =
         found.iter().filter(|finding| finding.what.contains("damaged")).map(|f| f.place.as_str()).collect();
     let mut want: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();

@@ -7,13 +7,13 @@ use libtest_mimic::Trial;
 use rand::RngExt;
 use trellis_metastore::change::{Change, Check, Effect, Hold, Row};
 use trellis_metastore::key::{Key, Scan};
-use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
+use trellis_metastore::lmdb::LmdbConfig;
 use trellis_metastore::schema::{TableId, setting};
 use trellis_metastore::store::{Scanned, Store};
 use trellis_metastore::work::{End, Ran};
 
 use super::process::{Process, say, wait_for_parent};
-use super::{Ends, increment, number, open, send, start, trial};
+use super::{Ends, increment, number, open, open_as, send, start, trial};
 use crate::backends::runtime;
 
 /// Rounds of killing a writer at a random moment.
@@ -155,7 +155,7 @@ fn answered_writes_survive(dir: &Path, role: &str) {
 
 /// A child: writes rows with growing numbers, a few at a time, and says each number once its commit returned.
 pub fn write_and_tell(dir: &Path, config: LmdbConfig) {
-    let store = Lmdb::open(dir, config).unwrap();
+    let store = open_as(dir, config);
     let runtime = runtime();
     let scans: Vec<Scan> = (0..7).map(|p| Scan::of(TableId::Inodes, p, 1).reverse()).collect();
     let last =

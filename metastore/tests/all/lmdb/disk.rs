@@ -4,15 +4,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use libtest_mimic::Trial;
-use trellis_metastore::key::Scan;
 use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
-use trellis_metastore::schema::{Setting, TableId, setting};
-use trellis_metastore::store::{Scanned, Store, StoreError};
+use trellis_metastore::schema::{Setting, setting};
+use trellis_metastore::store::{Store, StoreError};
 use trellis_metastore::work::{End, Ran};
 
 use super::crash::{blind, key};
 use super::process::{Process, say};
-use super::{Ends, increment, number, open, send, start, trial};
+use super::{Ends, increment, number, open, open_as, rows, send, start, trial};
 use crate::backends::runtime;
 
 /// The file system that is filled.
@@ -117,7 +116,7 @@ fn position(lines: &[&str], from: usize, wanted: impl Fn(&str) -> bool) -> usize
 
 /// A child: one durable operation, announced before and answered after.
 pub fn commit_once(dir: &Path, config: LmdbConfig) {
-    let store = Lmdb::open(dir, config).unwrap();
+    let store = open_as(dir, config);
     let (writer, _runtime) = start(&store, 1);
     let ends = Ends::new();
     say("begin");
@@ -164,7 +163,7 @@ fn failing_root(dir: &Path) {
 
 /// A child: two operations, one after the other; says how the second ended.
 pub fn commit_twice(dir: &Path, config: LmdbConfig) {
-    let store = Lmdb::open(dir, config).unwrap();
+    let store = open_as(dir, config);
     let (writer, _runtime) = start(&store, 1);
     let ends = Ends::new();
     send(&writer, ends.op(0, |tx| increment(tx, "x")));
@@ -199,7 +198,7 @@ fn full_disk(role: &str) {
 
 /// A child on a small disk: fills it, reads on, frees some, writes on, opens again.
 pub fn fill_the_disk(dir: &Path, config: LmdbConfig) {
-    let store = Lmdb::open(dir, config).unwrap();
+    let store = open_as(dir, config);
     std::fs::write(dir.join("ballast"), vec![1; 3 << 20]).unwrap();
     let (writer, _runtime) = start(&store, 1);
     let ends = Ends::new();
@@ -214,7 +213,7 @@ pub fn fill_the_disk(dir: &Path, config: LmdbConfig) {
     };
     assert!(matches!(full, StoreError::Full(_)), "{full:?}");
     assert!(written > 100, "{written}");
-    all_there(&runtime, &store, written);
+    all_there(&store, written);
     // The writer says the same to each operation, and goes on.
     let large = |n: u64, rows: u64| {
         ends.op(n as usize, move |tx| {
@@ -229,28 +228,23 @@ pub fn fill_the_disk(dir: &Path, config: LmdbConfig) {
     for (_, end) in ends.take(3) {
         assert!(matches!(end, End::Failed(StoreError::Full(_))), "{end:?}");
     }
-    all_there(&runtime, &store, written);
+    all_there(&store, written);
     std::fs::remove_file(dir.join("ballast")).unwrap();
     (0..2).for_each(|n| send(&writer, large(n, 20)));
     assert_eq!(ends.take(2), [(0, End::Answered), (1, End::Answered)]);
     runtime.block_on(store.commit(&[blind(key(1, written), vec![written as u8; 8000])])).unwrap();
-    all_there(&runtime, &store, written + 1);
+    all_there(&store, written + 1);
     drop(writer);
     drop(store);
     let store = open(dir);
-    all_there(&runtime, &store, written + 1);
+    all_there(&store, written + 1);
     say("all is well");
 }
 
-fn all_there(runtime: &tokio::runtime::Runtime, store: &Lmdb, written: u64) {
-    let scan = Scan::of(TableId::Inodes, 1, Scan::MAX_ROWS);
-    match runtime.block_on(store.fetch(&[], &[scan])).unwrap().scans.remove(0) {
-        Scanned::Rows(rows) => {
-            assert_eq!(rows.len() as u64, written);
-            for (n, (_, row)) in rows.iter().enumerate() {
-                assert!(row.value.iter().all(|byte| *byte == n as u8) && row.value.len() == 8000);
-            }
-        }
-        Scanned::Count(_) => panic!("counted"),
+fn all_there(store: &Lmdb, written: u64) {
+    let rows = rows(store, 1);
+    assert_eq!(rows.len() as u64, written);
+    for (n, (_, row)) in rows.iter().enumerate() {
+        assert!(row.value.iter().all(|byte| *byte == n as u8) && row.value.len() == 8000);
     }
 }

@@ -18,7 +18,7 @@ use trellis_metastore::work::{End, Unfenced};
 
 use super::crash::{blind, key};
 use super::process::{Process, say, wait_for_parent};
-use super::{Ends, increment, number, open, send, start, trial};
+use super::{Ends, increment, number, open, open_as, refusal, rows, send, start, trial};
 use crate::backends::{merging, runtime, small_lmdb, with_log};
 
 pub fn trials() -> Vec<Trial> {
@@ -35,16 +35,9 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-fn open_as(dir: &Path, config: LmdbConfig) -> Lmdb {
-    Lmdb::open(dir, config).unwrap()
-}
-
-fn refusal(dir: &Path, config: LmdbConfig) -> StoreError {
-    let config = LmdbConfig { open_wait: Duration::from_millis(30), ..config };
-    match Lmdb::open(dir, config) {
-        Err(error) => error,
-        Ok(_) => panic!("{} was opened", dir.display()),
-    }
+/// Why a store is not opened, without much waiting.
+fn refused(dir: &Path, config: LmdbConfig) -> StoreError {
+    refusal(dir, LmdbConfig { open_wait: Duration::from_millis(30), ..config })
 }
 
 fn put(runtime: &Runtime, store: &Lmdb, number: u64) {
@@ -52,14 +45,8 @@ fn put(runtime: &Runtime, store: &Lmdb, number: u64) {
 }
 
 /// The numbers that [`put`] wrote, as a scan shows them.
-fn numbers(runtime: &Runtime, store: &Lmdb) -> Vec<u64> {
-    let scan = Scan::of(TableId::Inodes, 1, Scan::MAX_ROWS);
-    match runtime.block_on(store.fetch(&[], &[scan])).unwrap().scans.remove(0) {
-        Scanned::Rows(rows) => {
-            rows.iter().map(|(key, _)| u64::from_be_bytes(key.rest().try_into().unwrap())).collect()
-        }
-        Scanned::Count(_) => panic!("counted"),
-    }
+fn numbers(store: &Lmdb) -> Vec<u64> {
+    rows(store, 1).iter().map(|(key, _)| u64::from_be_bytes(key.rest().try_into().unwrap())).collect()
 }
 
 fn logs(dir: &Path) -> Vec<PathBuf> {
@@ -89,11 +76,11 @@ fn left_behind(dir: &Path) {
         copy(&owned, &dir);
         // One that opens it finds the log already gone, or the next one would put it back over newer rows.
         let store = open_as(&dir, config.clone());
-        assert_eq!(numbers(&runtime, &store), [0, 1, 3, 4], "{name}");
+        assert_eq!(numbers(&store), [0, 1, 3, 4], "{name}");
         put(&runtime, &store, 2);
         drop(store);
         assert_eq!(logs(&dir), [] as [PathBuf; 0], "{name}");
-        assert_eq!(numbers(&runtime, &open(&dir)), [0, 1, 2, 3, 4], "{name}");
+        assert_eq!(numbers(&open(&dir)), [0, 1, 2, 3, 4], "{name}");
     }
 }
 
@@ -111,7 +98,7 @@ fn closed(dir: &Path) {
     assert_eq!(ends.next(), (0, End::Answered));
     assert_eq!(logs(dir), [] as [PathBuf; 0]);
     let store = open(dir);
-    assert_eq!(numbers(&runtime, &store), (0..100).collect::<Vec<_>>());
+    assert_eq!(numbers(&store), (0..100).collect::<Vec<_>>());
     assert_eq!(number(&store, "queued"), 1);
 }
 
@@ -147,7 +134,7 @@ fn excluded(dir: &Path) {
     let mut owner = Process::start("own-and-wait", dir);
     assert_eq!(owner.line(), "has it");
     for config in [small_lmdb(), with_log()] {
-        let why = refusal(dir, config).to_string();
+        let why = refused(dir, config).to_string();
         assert!(
             why.contains(&format!("process {} has it alone", owner.id())) && why.contains("--alone"),
             "{why}"
@@ -157,7 +144,7 @@ fn excluded(dir: &Path) {
     let store = open(dir);
     assert_eq!(number(&store, "owned"), 1, "the log of the killed one was put into the tree");
     let second = Process::start("open-and-wait", dir);
-    let why = refusal(dir, with_log()).to_string();
+    let why = refused(dir, with_log()).to_string();
     assert!(why.contains("other processes have it open"), "{why}");
     drop(store);
     second.finish();
@@ -210,13 +197,13 @@ fn damaged(dir: &Path) {
     bytes[100] ^= 1;
     std::fs::write(&log, &bytes).unwrap();
     for config in [small_lmdb(), with_log()] {
-        let why = refusal(&torn, config).to_string();
+        let why = refused(&torn, config).to_string();
         assert!(why.contains("log is damaged") && why.contains("record 1 is not as it was written"), "{why}");
     }
     assert_eq!(std::fs::read(&log).unwrap(), bytes, "left as it was");
     bytes[100] ^= 1;
     std::fs::write(&log, &bytes).unwrap();
-    assert_eq!(numbers(&runtime, &open(&torn)), [0, 1, 2]);
+    assert_eq!(numbers(&open(&torn)), [0, 1, 2]);
 }
 
 fn back_pressure(dir: &Path) {
@@ -226,7 +213,7 @@ fn back_pressure(dir: &Path) {
     let counted = store.counters().read();
     // 1000 rows of 300 bytes and more; merges are due when half the room is taken.
     assert!(counted.merges >= 4, "{counted:?}");
-    assert_eq!(numbers(&runtime, &store), (0..1000).collect::<Vec<_>>());
+    assert_eq!(numbers(&store), (0..1000).collect::<Vec<_>>());
     for log in logs(dir) {
         assert!(log.metadata().unwrap().len() <= 1 << 20, "a file is written again and again");
     }
@@ -249,12 +236,12 @@ fn full_map(dir: &Path) {
         assert!(answered < 10_000, "the map is never full");
     };
     assert!(matches!(&error, StoreError::Full(why) if why.contains("map of 1048576 bytes")), "{error:?}");
-    assert_eq!(numbers(&runtime, &store).len() as u64, answered, "reads go on");
+    assert_eq!(numbers(&store).len() as u64, answered, "reads go on");
     drop(store);
     assert_eq!(logs(dir).len(), 2, "what could not be merged is kept");
-    assert!(matches!(refusal(dir, small), StoreError::Full(_)));
+    assert!(matches!(refused(dir, small), StoreError::Full(_)));
     let store = open_as(dir, LmdbConfig { map_bytes: 8 << 20, ..small_lmdb() });
-    assert_eq!(numbers(&runtime, &store).len() as u64, answered, "a larger map takes it");
+    assert_eq!(numbers(&store).len() as u64, answered, "a larger map takes it");
 }
 
 /// Each group writes the same number into rows of two partitions, while the log is merged all the time; whoever reads

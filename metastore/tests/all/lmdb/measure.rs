@@ -14,7 +14,7 @@ use trellis_metastore::store::Store;
 use trellis_metastore::tx::{Stop, Tx};
 use trellis_metastore::work::{End, Ran};
 
-use super::{Ends, send, start, trial};
+use super::{Ends, open_as, send, start, trial};
 use crate::backends::runtime;
 
 const DIRECTORIES: u64 = 10_000;
@@ -29,7 +29,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn measure(dir: &Path) {
-    let store = Lmdb::open(dir, LmdbConfig::default()).unwrap();
+    let store = open_as(dir, LmdbConfig::default());
     fill(&store);
     println!("rows {}, file {} MB", DIRECTORIES * FILES_PER_DIRECTORY, store.file_bytes().unwrap() >> 20);
     let reads = 200_000;

@@ -17,16 +17,18 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use tokio::time::Instant;
-use trellis_metastore::change::Hold;
+use trellis_metastore::change::{Hold, Row};
 use trellis_metastore::group::GroupConfig;
-use trellis_metastore::lmdb::{Lmdb, Writer};
-use trellis_metastore::schema::{self, Setting};
+use trellis_metastore::key::{Key, Scan};
+use trellis_metastore::lmdb::{Lmdb, LmdbConfig, Writer};
+use trellis_metastore::schema::{self, Setting, TableId};
+use trellis_metastore::store::{Scanned, Store, StoreError};
 use trellis_metastore::tx::{Stop, Tx, Versions};
 use trellis_metastore::work::{End, Ran, Unfenced, Wake, Work};
 
 pub use process::is_child;
 
-use crate::backends::small_lmdb;
+use crate::backends::{runtime, small_lmdb};
 
 pub fn trials() -> Vec<Trial> {
     [
@@ -54,7 +56,28 @@ fn trial(name: &str, test: fn(&Path)) -> Trial {
 }
 
 fn open(dir: &Path) -> Lmdb {
-    Lmdb::open(dir, small_lmdb()).unwrap()
+    open_as(dir, small_lmdb())
+}
+
+fn open_as(dir: &Path, config: LmdbConfig) -> Lmdb {
+    Lmdb::open(dir, config).unwrap()
+}
+
+/// Why a store is not opened.
+fn refusal(dir: &Path, config: LmdbConfig) -> StoreError {
+    match Lmdb::open(dir, config) {
+        Err(error) => error,
+        Ok(_) => panic!("{} was opened", dir.display()),
+    }
+}
+
+/// The rows of the inodes table in a partition.
+fn rows(store: &Lmdb, partition: u64) -> Vec<(Key, Row)> {
+    let scan = Scan::of(TableId::Inodes, partition, Scan::MAX_ROWS);
+    match runtime().block_on(store.fetch(&[], &[scan])).unwrap().scans.remove(0) {
+        Scanned::Rows(rows) => rows,
+        Scanned::Count(_) => panic!("counted"),
+    }
 }
 
 fn start(store: &Lmdb, incarnation: u64) -> (Writer, tokio::runtime::Runtime) {

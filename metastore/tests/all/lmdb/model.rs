@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use trellis_metastore::change::{Change, Check, Effect, KEEP_MAX, Row};
 use trellis_metastore::key::{Key, Scan};
-use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
+use trellis_metastore::lmdb::LmdbConfig;
 use trellis_metastore::mem::Mem;
 use trellis_metastore::schema::TableId;
 use trellis_metastore::store::{Scanned, Store, StoreError};
 
-use super::{open, trial};
+use super::{open, open_as, trial};
 use crate::backends::{merging, runtime, small_lmdb, with_log};
 
 pub fn trials() -> Vec<Trial> {
@@ -76,7 +76,7 @@ fn equal(dir: &Path, config: &LmdbConfig) {
     let result = runner.run(&commits(), |commits| {
         let dir = dir.join(case.replace(case.get() + 1).to_string());
         std::fs::create_dir(&dir).unwrap();
-        let (lmdb, mem) = (Lmdb::open(&dir, config.clone()).unwrap(), Mem::new());
+        let (lmdb, mem) = (open_as(&dir, config.clone()), Mem::new());
         for changes in &commits {
             let (one, other) =
                 runtime.block_on(async { (lmdb.commit(changes).await, mem.commit(changes).await) });

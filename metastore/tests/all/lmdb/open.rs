@@ -6,12 +6,12 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use trellis_metastore::change::{Change, Check, Effect, Row};
 use trellis_metastore::key::{Key, Scan};
-use trellis_metastore::lmdb::{Lmdb, LmdbConfig};
+use trellis_metastore::lmdb::LmdbConfig;
 use trellis_metastore::schema::TableId;
 use trellis_metastore::store::{Scanned, Store, StoreError};
 use trellis_metastore::tx::Stop;
 
-use super::{open, trial};
+use super::{open, open_as, refusal, rows, trial};
 use crate::backends::{runtime, small_lmdb};
 
 pub fn trials() -> Vec<Trial> {
@@ -27,22 +27,22 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-fn refusal(dir: &Path) -> String {
-    match Lmdb::open(dir, small_lmdb()) {
-        Err(StoreError::Fatal(why)) => why,
-        Err(other) => panic!("{other:?}"),
-        Ok(_) => panic!("{} was opened", dir.display()),
+/// Why a store will never be opened.
+fn fault(dir: &Path) -> String {
+    match refusal(dir, small_lmdb()) {
+        StoreError::Fatal(why) => why,
+        other => panic!("{other:?}"),
     }
 }
 
 fn twice(dir: &Path) {
     let store = open(dir);
-    assert!(refusal(dir).contains("this process has it open already"));
+    assert!(fault(dir).contains("this process has it open already"));
     std::os::unix::fs::symlink(dir, dir.join("again")).unwrap();
-    assert!(refusal(&dir.join("again")).contains("this process has it open already"), "by another name");
+    assert!(fault(&dir.join("again")).contains("this process has it open already"), "by another name");
     let clone = store.clone();
     drop(store);
-    assert!(refusal(dir).contains("already"), "a clone lives");
+    assert!(fault(dir).contains("already"), "a clone lives");
     drop(clone);
     drop(open(dir));
 }
@@ -53,19 +53,19 @@ fn while_another_opens(dir: &Path) {
     let other = std::fs::File::open(dir.join("open.lock")).unwrap();
     other.lock().unwrap();
     let config = LmdbConfig { open_wait: Duration::from_millis(50), ..small_lmdb() };
-    match Lmdb::open(dir, config) {
-        Err(StoreError::Unavailable(why)) => assert!(why.contains("another process has been opening it")),
-        opened => panic!("{:?}", opened.map(|_| ())),
+    match refusal(dir, config) {
+        StoreError::Unavailable(why) => assert!(why.contains("another process has been opening it")),
+        other => panic!("{other:?}"),
     }
     drop(other);
     drop(open(dir));
 }
 
 fn wrong_directories(dir: &Path) {
-    assert!(refusal(&dir.join("none")).contains("no such directory"));
+    assert!(fault(&dir.join("none")).contains("no such directory"));
     std::fs::write(dir.join("file"), "x").unwrap();
-    assert!(refusal(&dir.join("file")).contains("not a directory"));
-    assert!(refusal(Path::new("/proc")).contains("cannot write here"), "a file system that takes no files");
+    assert!(fault(&dir.join("file")).contains("not a directory"));
+    assert!(fault(Path::new("/proc")).contains("cannot write here"), "a file system that takes no files");
 }
 
 fn foreign_files(dir: &Path) {
@@ -73,14 +73,14 @@ fn foreign_files(dir: &Path) {
         let dir = dir.join(name);
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("data.mdb"), &bytes).unwrap();
-        assert!(refusal(&dir).contains("not a file of this engine"), "{}", refusal(&dir));
+        assert!(fault(&dir).contains("not a file of this engine"), "{}", fault(&dir));
         assert_eq!(std::fs::read(dir.join("data.mdb")).unwrap(), bytes, "left as it was");
     }
     // Another program's environment: sound, but other entries.
     let foreign = dir.join("foreign");
     std::fs::create_dir(&foreign).unwrap();
     rewrite_first_key(&foreign, |key| key[8] = 0xee);
-    assert!(refusal(&foreign).contains("other than rows of this store"));
+    assert!(fault(&foreign).contains("other than rows of this store"));
 }
 
 /// Makes a store with one row and changes the bytes of its key in the file.
@@ -152,14 +152,12 @@ fn cut_file(dir: &Path) {
     // Two pages say where everything is; cut before, the file is none of the engine's.
     for pages in (1..last - 64).rev() {
         file.set_len(pages * 4096).unwrap();
-        let why = refusal(dir);
+        let why = fault(dir);
         let want = if pages < 2 { "not a file of this engine" } else { "data.mdb was cut" };
         assert!(why.contains(want), "{pages} pages: {why}");
     }
     std::fs::write(&path, &whole).unwrap();
-    let scan = Scan::of(TableId::Inodes, 3, 4000);
-    let fetched = runtime().block_on(open(dir).fetch(&[], &[scan])).unwrap();
-    assert!(matches!(&fetched.scans[0], Scanned::Rows(rows) if rows.len() == 4000));
+    assert_eq!(rows(&open(dir), 3).len(), 4000);
 }
 
 /// Pages at the end that hold nothing are not missed.
@@ -184,6 +182,6 @@ fn short_file(dir: &Path) {
 }
 
 fn default_map(dir: &Path) {
-    let store = Lmdb::open(dir, LmdbConfig::default()).unwrap();
+    let store = open_as(dir, LmdbConfig::default());
     assert!(store.file_bytes().unwrap() < 1 << 20);
 }

@@ -17,7 +17,7 @@ use trellis_metastore::store::{Store, StoreError};
 use trellis_metastore::tx::{Stop, Tx, Versions};
 use trellis_metastore::work::{End, Fence, Ran, Verdict, Wake, Work};
 
-use super::{Ends, Op, increment, number, open, send, start, trial};
+use super::{Ends, Op, increment, number, open, open_as, send, start, trial};
 use crate::backends::small_lmdb;
 
 pub fn trials() -> Vec<Trial> {
@@ -351,7 +351,7 @@ fn stale_hold(dir: &Path) {
 }
 
 fn full_map(dir: &Path) {
-    let store = Lmdb::open(dir, LmdbConfig { map_bytes: 1 << 20, ..small_lmdb() }).unwrap();
+    let store = open_as(dir, LmdbConfig { map_bytes: 1 << 20, ..small_lmdb() });
     let (writer, _runtime) = start(&store, 1);
     let ends = Ends::new();
     let large = |tx: &mut Tx<'_>| {
@@ -377,7 +377,7 @@ fn full_map(dir: &Path) {
     assert_eq!(ends.next(), (4, End::Answered));
     drop(writer);
     drop(store);
-    let store = Lmdb::open(dir, LmdbConfig { map_bytes: 8 << 20, ..small_lmdb() }).unwrap();
+    let store = open_as(dir, LmdbConfig { map_bytes: 8 << 20, ..small_lmdb() });
     let (writer, _runtime) = start(&store, 2);
     send(&writer, ends.op(5, large));
     assert_eq!(ends.next(), (5, End::Answered), "a larger map takes it");
