@@ -32,15 +32,8 @@ impl Mkdir {
                     shell.fail("mkdir", format_args!("`{}': File exists", place.shown()));
                     continue;
                 }
-                let above = place.at(parent(path).unwrap_or("/").to_owned());
-                let above_info = shell.client.get_file_info(&above.path).await;
-                match shell.check("mkdir", above_info) {
-                    None => continue,
-                    Some(None) => {
-                        shell.fail("mkdir", format_args!("{}; make it with mkdir -p", above.missing()));
-                        continue;
-                    }
-                    Some(Some(_)) => {}
+                if !has_parent(shell, "mkdir", &place).await {
+                    continue;
                 }
             }
             let made = shell.client.mkdirs(path, 0o777, self.parents).await;
@@ -169,15 +162,25 @@ async fn move_one(shell: &mut Shell, from: &Place, to: &Place) {
         Some(Some(_)) => return shell.fail("mv", format_args!("`{}': File exists", to.shown())),
         Some(None) => {}
     }
-    let above = to.at(parent(&to.path).unwrap_or("/").to_owned());
-    let above_info = shell.client.get_file_info(&above.path).await;
-    match shell.check("mv", above_info) {
-        None => return,
-        Some(None) => return shell.fail("mv", format_args!("{}; make it with mkdir -p", above.missing())),
-        Some(Some(_)) => {}
+    if !has_parent(shell, "mv", to).await {
+        return;
     }
     let moved = shell.client.rename(&from.path, &to.path).await;
     if shell.check("mv", moved) == Some(false) {
         shell.fail("mv", format_args!("{both}: the namenode refused; one of them has changed: look again"));
+    }
+}
+
+/// Whether there is a place for a new entry; it is told when there is none.
+async fn has_parent(shell: &mut Shell, verb: &str, place: &Place) -> bool {
+    let above = place.at(parent(&place.path).unwrap_or("/").to_owned());
+    let info = shell.client.get_file_info(&above.path).await;
+    match shell.check(verb, info) {
+        None => false,
+        Some(Some(_)) => true,
+        Some(None) => {
+            shell.fail(verb, format_args!("{}; make it with mkdir -p", above.missing()));
+            false
+        }
     }
 }
