@@ -33,6 +33,18 @@ pub const RETRY_BUCKETS: u64 = 256;
 const RETRY_BASE: u64 = 512;
 const MEMBERS_PARTITION: u64 = 1024;
 const SETTINGS_PARTITION: u64 = 1025;
+const DATANODES_PARTITION: u64 = 1026;
+/// Files whose replicas somebody must see to are spread over this many partitions.
+pub const ATTENTION_BUCKETS: u64 = 64;
+const ATTENTION_BASE: u64 = 1088;
+/// Inode ids stay below this: a block id carries one in its low bits.
+pub const MAX_INODE_ID: u64 = 1 << INODE_BITS;
+/// Blocks that one file may ever draw: with the inode id below it, a block id is a positive 64-bit number.
+pub const MAX_ORDINAL: u32 = 1 << (63 - INODE_BITS);
+const INODE_BITS: u32 = 40;
+/// Above every inode id: a partition for each storage, and one for each datanode's commands.
+const STORAGE_BASE: u64 = 1 << 62;
+const COMMAND_BASE: u64 = 1 << 61;
 
 /// 64-bit FNV-1a: the fixed hash behind every bucket number. Part of the format.
 pub fn bucket_hash(bytes: &[u8]) -> u64 {
@@ -101,8 +113,14 @@ tables! {
     DirStats = 2, DirStat, Partitioned, merged;
     /// inode id → parent and name.
     InodePaths = 3, InodePath, Partitioned, plain;
-    /// Blocks of a file, by index.
+    /// Blocks of a file, by ordinal: in the order in which the file got them.
     Blocks = 4, Block, Partitioned, plain;
+    /// Replicas of a block, in the partition of the inode that its id names, by (block id, storage).
+    Replicas = 5, Replica, Partitioned, plain;
+    /// The same replicas by storage: a block report and a dead disk are one scan.
+    StorageReplicas = 6, Replica, Partitioned, plain;
+    /// Blocks that moved to another file (concat), in the partition of the inode that the id names.
+    BlockFiles = 7, BlockFile, Partitioned, plain;
     /// Lease holders: last renewal in ms (`max`), renewals and opens so far (`add`).
     LeaseHolders = 8, LeaseHolder, Partitioned, merged;
     /// Every file that is open for writing → its holder.
@@ -113,6 +131,12 @@ tables! {
     Members = 16, Member, Everywhere, plain;
     /// Cluster id, format, id ranges, leader and term.
     Settings = 17, Setting, Everywhere, plain;
+    /// Every datanode that ever registered: its address, storages, owner. Written when one of these changes.
+    Datanodes = 18, Datanode, Everywhere, plain;
+    /// What a datanode is to be told by its owner, by (kind, block id).
+    Commands = 19, Command, Partitioned, plain;
+    /// Files of which a block may have too few, too many or corrupt replicas, by inode id: a to-do list.
+    Attention = 20, Concern, Partitioned, plain;
 }
 
 /// A key of one table.
@@ -206,9 +230,75 @@ pub fn inode_path(id: u64) -> TableKey<InodePaths> {
     TableKey::new(id, b"")
 }
 
-/// The block `index` of the file `id`.
-pub fn block(id: u64, index: u32) -> TableKey<Blocks> {
-    TableKey::new(id, &index.to_be_bytes())
+/// The block with the ordinal `ordinal` of the file `id`.
+pub fn block(id: u64, ordinal: u32) -> TableKey<Blocks> {
+    TableKey::new(id, &ordinal.to_be_bytes())
+}
+
+/// The id of the block that a file draws as its `ordinal`-th: a report finds the file by it, without a lookup.
+pub fn block_id(inode: u64, ordinal: u32) -> u64 {
+    u64::from(ordinal) << INODE_BITS | inode
+}
+
+/// The inode and the ordinal in a block's id. After a concat the block is another file's: see [`BlockFiles`].
+pub fn parts_of_block(id: u64) -> (u64, u32) {
+    (id & (MAX_INODE_ID - 1), (id >> INODE_BITS) as u32)
+}
+
+/// The replica of a block on a storage.
+pub fn replica(block_id: u64, storage: u32) -> TableKey<Replicas> {
+    let mut key = [0; 12];
+    key[..8].copy_from_slice(&block_id.to_be_bytes());
+    key[8..].copy_from_slice(&storage.to_be_bytes());
+    TableKey::new(parts_of_block(block_id).0, &key)
+}
+
+/// The same replica, in its storage's partition.
+pub fn storage_replica(storage: u32, block_id: u64) -> TableKey<StorageReplicas> {
+    TableKey::new(storage_partition(storage), &block_id.to_be_bytes())
+}
+
+/// The partition of a storage's replicas.
+pub fn storage_partition(storage: u32) -> u64 {
+    STORAGE_BASE + u64::from(storage)
+}
+
+/// Where a block went that is no longer in the file its id names.
+pub fn block_file(block_id: u64) -> TableKey<BlockFiles> {
+    TableKey::new(parts_of_block(block_id).0, &block_id.to_be_bytes())
+}
+
+/// A datanode by its uuid.
+pub fn datanode(uuid: &str) -> TableKey<Datanodes> {
+    TableKey::new(DATANODES_PARTITION, &bounded(uuid.as_bytes()))
+}
+
+/// The partition of all datanodes.
+pub fn datanodes_partition() -> u64 {
+    DATANODES_PARTITION
+}
+
+/// A command to a datanode about a block. One of each kind: a later one replaces it.
+pub fn command(datanode: u32, kind: CommandKind, block_id: u64) -> TableKey<Commands> {
+    let mut key = [0; 9];
+    key[0] = kind as u8;
+    key[1..].copy_from_slice(&block_id.to_be_bytes());
+    TableKey::new(command_partition(datanode), &key)
+}
+
+/// The partition of a datanode's commands, by its number.
+pub fn command_partition(datanode: u32) -> u64 {
+    COMMAND_BASE + u64::from(datanode)
+}
+
+/// The row that says that a file's replicas need somebody's attention.
+pub fn attention(inode: u64) -> TableKey<Attention> {
+    TableKey::new(ATTENTION_BASE + id_bucket(inode, ATTENTION_BUCKETS), &inode.to_be_bytes())
+}
+
+/// All partitions of [`Attention`].
+pub fn attention_partitions() -> std::ops::Range<u64> {
+    ATTENTION_BASE..ATTENTION_BASE + ATTENTION_BUCKETS
 }
 
 /// The row of a lease holder. Holders longer than a key are cut by their hash.
@@ -299,7 +389,7 @@ pub struct Inode {
     /// Access time, ms since the epoch; 0 = never set (directories).
     #[prost(int64, tag = "7")]
     pub atime_ms: i64,
-    /// Length of a file in bytes (closed blocks).
+    /// Length of a file in bytes, with what is known of a last block that is being written.
     #[prost(uint64, tag = "8")]
     pub length: u64,
     /// Number of blocks.
@@ -320,6 +410,9 @@ pub struct Inode {
     /// The ordinal of the file's next block; never goes back.
     #[prost(uint32, tag = "14")]
     pub next_block: u32,
+    /// Present while the last block is not complete: how much of `length` is its.
+    #[prost(uint64, optional, tag = "15")]
+    pub unfinished: Option<u64>,
 }
 
 impl Inode {
@@ -416,18 +509,225 @@ pub struct InodePath {
     pub name: bytes::Bytes,
 }
 
+/// How far a block has come (stock: `BlockUCState`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum BlockState {
+    /// Its length is final, and enough replicas have been reported.
+    Complete = 0,
+    /// A client writes it.
+    UnderConstruction = 1,
+    /// A recovery finds out how long it is.
+    UnderRecovery = 2,
+    /// The client has said its final length; replicas are still to be reported.
+    Committed = 3,
+}
+
 /// A block of a file.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Block {
-    /// Block id = ordinal << 40 | inode id.
+    /// Block id, see [`block_id`].
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// Generation stamp.
+    /// Generation stamp: replicas with a lower one are stale.
     #[prost(uint64, tag = "2")]
     pub stamp: u64,
-    /// Length in bytes.
+    /// Length in bytes; while it is being written, what is known of it.
     #[prost(uint64, tag = "3")]
     pub length: u64,
+    /// How far it has come.
+    #[prost(enumeration = "BlockState", tag = "4")]
+    pub state: i32,
+    /// The highest stamp given out for it; pipelines and recoveries take the next one. Never below `stamp`.
+    #[prost(uint64, tag = "5")]
+    pub last_stamp: u64,
+    /// The storages of the pipeline that writes it, in order; empty once it is complete.
+    #[prost(uint32, repeated, tag = "6")]
+    pub expected: Vec<u32>,
+    /// Present while a recovery runs.
+    #[prost(message, optional, tag = "7")]
+    pub recovery: Option<Recovery>,
+}
+
+/// The recovery of a block: one datanode, the primary, is asked to agree with the others on a length.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Recovery {
+    /// The stamp that the block will have; an answer with another one comes too late.
+    #[prost(uint64, tag = "1")]
+    pub stamp: u64,
+    /// When it was last asked for, ms since the epoch.
+    #[prost(int64, tag = "2")]
+    pub started_ms: i64,
+    /// The number of the datanode that was asked.
+    #[prost(uint32, tag = "3")]
+    pub primary: u32,
+    /// For a truncate: the length that the block is cut to.
+    #[prost(uint64, optional, tag = "4")]
+    pub cut_to: Option<u64>,
+}
+
+/// What a datanode says of a replica (stock: `ReplicaState`, with its numbers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum ReplicaState {
+    /// Whole.
+    Finalized = 0,
+    /// Being written.
+    BeingWritten = 1,
+    /// Was being written when its datanode restarted.
+    WaitingToBeRecovered = 2,
+    /// A recovery works on it.
+    UnderRecovery = 3,
+    /// Being copied from another datanode.
+    Temporary = 4,
+}
+
+/// A replica as its datanode last reported it. Whether it is valid is decided by who reads it beside its block.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Replica {
+    /// Generation stamp.
+    #[prost(uint64, tag = "1")]
+    pub stamp: u64,
+    /// Length in bytes.
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+    /// What state it is in.
+    #[prost(enumeration = "ReplicaState", tag = "3")]
+    pub state: i32,
+    /// Somebody met a checksum error in it.
+    #[prost(bool, tag = "4")]
+    pub corrupt: bool,
+    /// When it was last reported as new or changed, ms since the epoch: a full report that was begun earlier does not
+    /// remove it.
+    #[prost(int64, tag = "5")]
+    pub reported_ms: i64,
+}
+
+/// Where a block went that another file took over.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct BlockFile {
+    /// The inode that has it now.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Its ordinal there.
+    #[prost(uint32, tag = "2")]
+    pub ordinal: u32,
+}
+
+/// A datanode that registered.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Datanode {
+    /// Its own uuid.
+    #[prost(string, tag = "1")]
+    pub uuid: String,
+    /// Its number: drawn once, never reused.
+    #[prost(uint32, tag = "2")]
+    pub number: u32,
+    /// IP address as seen by the namenode that registered it.
+    #[prost(string, tag = "3")]
+    pub ip: String,
+    /// Host name as it says.
+    #[prost(string, tag = "4")]
+    pub host: String,
+    /// Port for data.
+    #[prost(uint32, tag = "5")]
+    pub data_port: u32,
+    /// HTTP port.
+    #[prost(uint32, tag = "6")]
+    pub http_port: u32,
+    /// HTTPS port; 0 = none.
+    #[prost(uint32, tag = "7")]
+    pub https_port: u32,
+    /// Port for RPC.
+    #[prost(uint32, tag = "8")]
+    pub ipc_port: u32,
+    /// Version of its software.
+    #[prost(string, tag = "9")]
+    pub version: String,
+    /// The namenode whose commands it obeys and which applies its reports: its member id; 0 = none.
+    #[prost(uint64, tag = "10")]
+    pub owner: u64,
+    /// Grows whenever the owner changes: the txid with which the owner answers ACTIVE.
+    #[prost(uint64, tag = "11")]
+    pub epoch: u64,
+    /// Its storages.
+    #[prost(message, repeated, tag = "12")]
+    pub storages: Vec<Storage>,
+}
+
+/// A storage of a datanode: one of its directories.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Storage {
+    /// Its uuid.
+    #[prost(string, tag = "1")]
+    pub uuid: String,
+    /// Its number: drawn once, never reused. From the same counter as datanodes' numbers.
+    #[prost(uint32, tag = "2")]
+    pub number: u32,
+    /// What it is made of: a number of `StorageTypeProto`.
+    #[prost(int32, tag = "3")]
+    pub kind: i32,
+    /// It failed, or is no longer reported: its replicas do not count.
+    #[prost(bool, tag = "4")]
+    pub failed: bool,
+}
+
+/// What a datanode can be told about a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum CommandKind {
+    /// Delete its replica.
+    Invalidate = 1,
+    /// Copy its replica to other datanodes.
+    Transfer = 2,
+    /// Recover the block, as the primary.
+    Recover = 3,
+}
+
+/// A command to a datanode; its kind and block id are in the key.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Command {
+    /// The block's generation stamp; for Recover the new one.
+    #[prost(uint64, tag = "1")]
+    pub stamp: u64,
+    /// The block's length in bytes.
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+    /// The storages concerned: Invalidate: where it is deleted; Transfer: to where; Recover: which take part.
+    #[prost(uint32, repeated, tag = "3")]
+    pub storages: Vec<u32>,
+    /// Invalidate: the file is gone, nobody needs to hear of it again.
+    #[prost(bool, tag = "4")]
+    pub silent: bool,
+    /// Recover: the block's stamp before.
+    #[prost(uint64, tag = "5")]
+    pub old_stamp: u64,
+    /// Recover, for a truncate: the length that the block is cut to.
+    #[prost(uint64, optional, tag = "6")]
+    pub cut_to: Option<u64>,
+    /// When it was given, ms since the epoch.
+    #[prost(int64, tag = "7")]
+    pub given_ms: i64,
+}
+
+/// Why a file's replicas need attention: as they were found last.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Concern {
+    /// Since when, ms since the epoch.
+    #[prost(int64, tag = "1")]
+    pub since_ms: i64,
+    /// Blocks with fewer live replicas than the file wants, but some.
+    #[prost(uint32, tag = "2")]
+    pub under_replicated: u32,
+    /// Blocks without any live valid replica.
+    #[prost(uint32, tag = "3")]
+    pub missing: u32,
+    /// Blocks with a corrupt replica.
+    #[prost(uint32, tag = "4")]
+    pub corrupt: u32,
+    /// Blocks with more replicas than the file wants.
+    #[prost(uint32, tag = "5")]
+    pub excess: u32,
 }
 
 /// A lease holder; `max` = last renewal in ms.
@@ -523,11 +823,25 @@ mod tests {
             retry_partitions(),
             MEMBERS_PARTITION..MEMBERS_PARTITION + 1,
             SETTINGS_PARTITION..SETTINGS_PARTITION + 1,
+            DATANODES_PARTITION..DATANODES_PARTITION + 1,
+            attention_partitions(),
         ];
         for pair in ranges.windows(2) {
             assert!(pair[0].end <= pair[1].start, "{pair:?}");
         }
         assert!(ranges.iter().all(|r| r.end <= ROOT_ID));
+        let above = [MAX_INODE_ID, command_partition(0), command_partition(u32::MAX), storage_partition(0)];
+        assert!(above.is_sorted_by(|a, b| a < b), "{above:?}");
+        assert!(storage_partition(u32::MAX) <= i64::MAX as u64);
+    }
+
+    #[test]
+    fn a_block_id_is_a_positive_number_that_names_its_file() {
+        for (inode, ordinal) in [(FIRST_FREE_ID, 0), (MAX_INODE_ID - 1, MAX_ORDINAL - 1), (ROOT_ID, 1)] {
+            let id = block_id(inode, ordinal);
+            assert_eq!(parts_of_block(id), (inode, ordinal));
+            assert!(id > 0 && id <= i64::MAX as u64);
+        }
     }
 
     #[test]

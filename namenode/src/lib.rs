@@ -2,6 +2,7 @@
 //!
 //! - [`ops`]: the operations, one file per family
 //! - [`engine`]: runs them: path walk, permissions, groups, retry cache, membership
+//! - [`datanodes`]: what their heartbeats say; where new replicas may go
 //! - [`check`]: whether the rows of a store fit together
 //! - [`jobs`]: what a namenode does unasked: reaping, lease expiry, sweeps
 //! - [`membership`]: which namenodes live, who leads
@@ -13,6 +14,7 @@
 pub mod audit;
 pub mod check;
 pub mod config;
+pub mod datanodes;
 pub mod engine;
 pub mod http;
 pub mod jobs;

@@ -9,6 +9,7 @@ use super::hints::Hints;
 use super::permission::Rights;
 use super::walkjob::WalkResult;
 use crate::config::Config;
+use crate::datanodes::View;
 use crate::user::User;
 
 /// A call's own identity, by which its repeats are known.
@@ -53,6 +54,10 @@ pub struct Ctx {
     pub ids: IdBlock,
     /// Settings.
     pub config: Arc<Config>,
+    /// The datanodes when the call arrived.
+    pub datanodes: Arc<View>,
+    /// Whatever the call leaves to chance comes from this number.
+    pub seed: u64,
     /// The result of the unbounded read that it asked for, if it did.
     pub walked: Option<Arc<WalkResult>>,
     /// What this namenode believes about ids; only prefetches.

@@ -13,7 +13,7 @@ pub mod walkjob;
 pub mod walks;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use prost::Message;
 use tokio::runtime::Handle;
@@ -31,6 +31,7 @@ use self::ctx::{CallId, Ctx, IdBlock};
 use self::hints::Hints;
 use self::ids::Ids;
 use crate::config::Config;
+use crate::datanodes::Datanodes;
 use crate::refusal::{Halt, Kind, Result, RpcError};
 use crate::user::{User, Users};
 
@@ -51,6 +52,9 @@ pub struct Engine {
     runtime: Handle,
     config: Arc<Config>,
     users: Users,
+    datanodes: Datanodes,
+    /// Where each call's [`Ctx::seed`] comes from.
+    seeds: AtomicU64,
     hints: Option<Arc<Hints>>,
     ids: Ids,
     refilling: tokio::sync::Mutex<()>,
@@ -81,6 +85,8 @@ impl Engine {
             runtime: Handle::current(),
             config: Arc::new(config),
             users,
+            datanodes: Datanodes::default(),
+            seeds: AtomicU64::new(incarnation << 32),
             ids: Ids::default(),
             refilling: tokio::sync::Mutex::new(()),
             clock,
@@ -99,6 +105,11 @@ impl Engine {
     /// Who is who.
     pub fn users(&self) -> &Users {
         &self.users
+    }
+
+    /// The datanodes that this namenode hears of.
+    pub fn datanodes(&self) -> &Datanodes {
+        &self.datanodes
     }
 
     /// The backend.
@@ -131,6 +142,8 @@ impl Engine {
             call_id,
             ids: IdBlock::default(),
             config: self.config.clone(),
+            datanodes: self.datanodes.view(),
+            seed: self.seeds.fetch_add(1, Ordering::Relaxed),
             walked: None,
             hints: self.hints.clone(),
             outcome: None,

@@ -1,0 +1,121 @@
+//! Datanodes at one moment: an immutable picture that a call keeps over all its runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use trellis_metastore::schema::Datanode;
+
+/// Whether a datanode can be used (stock: live, stale, dead).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// Heard of lately.
+    Live,
+    /// Silent for a while: asked last, given nothing new.
+    Stale,
+    /// Silent for so long that its replicas do not count, or never heard of by this namenode.
+    Dead,
+}
+
+/// What a storage says of itself, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// All of it.
+    pub capacity: u64,
+    /// Taken by HDFS.
+    pub used: u64,
+    /// Free for HDFS.
+    pub remaining: u64,
+    /// Taken by this block pool.
+    pub pool_used: u64,
+    /// Taken by others.
+    pub other_used: u64,
+}
+
+/// A datanode: its row, and what its heartbeats say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its row.
+    pub row: Arc<Datanode>,
+    /// Whether it can be used.
+    pub liveness: Liveness,
+    /// Space of each of the row's storages, in their order; zero for one that was not heard of.
+    pub space: Vec<Space>,
+    /// Transfers that it serves.
+    pub load: u32,
+    /// Last heartbeat, ms since the epoch by this namenode's clock; 0 = none.
+    pub heard_ms: i64,
+    /// Last full block report, the same.
+    pub reported_ms: i64,
+}
+
+/// All datanodes.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    nodes: Vec<Node>,
+    /// Number of a storage → (place in `nodes`, place in the row's storages).
+    storages: HashMap<u32, (usize, usize)>,
+}
+
+/// A storage of a view.
+#[derive(Clone, Copy, Debug)]
+pub struct Storage<'a> {
+    /// Its datanode.
+    pub node: &'a Node,
+    /// Its place among the datanode's storages.
+    pub place: usize,
+}
+
+impl<'a> Storage<'a> {
+    /// Its row.
+    pub fn row(&self) -> &'a trellis_metastore::schema::Storage {
+        &self.node.row.storages[self.place]
+    }
+
+    /// Its space.
+    pub fn space(&self) -> Space {
+        self.node.space.get(self.place).copied().unwrap_or_default()
+    }
+
+    /// Whether replicas on it count.
+    pub fn is_alive(&self) -> bool {
+        self.node.liveness != Liveness::Dead && !self.row().failed
+    }
+}
+
+impl View {
+    /// A view of these datanodes.
+    pub fn new(nodes: Vec<Node>) -> View {
+        let mut storages = HashMap::new();
+        for (n, node) in nodes.iter().enumerate() {
+            for (s, storage) in node.row.storages.iter().enumerate() {
+                storages.insert(storage.number, (n, s));
+            }
+        }
+        View { nodes, storages }
+    }
+
+    /// All datanodes, dead ones too.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The storage with this number, if its datanode's row is known here.
+    pub fn storage(&self, number: u32) -> Option<Storage<'_>> {
+        let (node, place) = *self.storages.get(&number)?;
+        Some(Storage { node: self.nodes.get(node)?, place })
+    }
+
+    /// The storage with this uuid.
+    pub fn storage_by_uuid(&self, uuid: &str) -> Option<Storage<'_>> {
+        let mut all = self
+            .nodes
+            .iter()
+            .flat_map(|node| (0..node.row.storages.len()).map(move |place| Storage { node, place }));
+        all.find(|storage| storage.row().uuid == uuid)
+    }
+
+    /// The datanode with this uuid.
+    pub fn node(&self, uuid: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.row.uuid == uuid)
+    }
+}
