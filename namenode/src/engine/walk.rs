@@ -188,6 +188,7 @@ impl Walked {
 
 /// What [`Tx::pass`] found.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // Made once a call and taken apart at once: a box would cost more.
 pub enum Way {
     /// All directories on it let the caller through, as far as they exist; the inode at its end, if there is one.
     Open(Option<Node>),
