@@ -11,7 +11,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("trellis-metastore", &[]),
     ("trellis-namenode", &["trellis-proto", "trellis-metastore"]),
     ("trellis-client", &["trellis-proto"]),
-    ("trellis", &["trellis-proto", "trellis-metastore", "trellis-namenode", "trellis-client"]),
+    ("trellis-datanode", &["trellis-proto", "trellis-client"]),
+    (
+        "trellis",
+        &["trellis-proto", "trellis-metastore", "trellis-namenode", "trellis-client", "trellis-datanode"],
+    ),
     ("trellis-e2e", &["trellis-proto", "trellis-client"]),
     ("xtask", &[]),
 ];
