@@ -13,8 +13,8 @@ use trellis_metastore::change::Row;
 use trellis_metastore::key::{Key, Scan, name_bytes};
 use trellis_metastore::open::StoreUrl;
 use trellis_metastore::schema::{
-    Block, DirStat, Inode, InodePath, LeaseHolder, Member, OpenFile, RetryEntry, Setting, TableId,
-    hidden_partitions,
+    Block, BlockFile, Command, Concern, Datanode, DirStat, Inode, InodePath, LeaseHolder, Member, OpenFile,
+    Replica, RetryEntry, Setting, TableId, hidden_partitions,
 };
 use trellis_metastore::store::{Scanned, Store};
 
@@ -144,6 +144,11 @@ fn value(table: TableId, bytes: &[u8]) -> Option<Value> {
             let v = Block::decode(bytes).ok()?;
             json!({ "id": v.id, "stamp": v.stamp, "length": v.length })
         }
+        TableId::Replicas | TableId::StorageReplicas => replica(&Replica::decode(bytes).ok()?),
+        TableId::BlockFiles => {
+            let v = BlockFile::decode(bytes).ok()?;
+            json!({ "inode": v.inode, "ordinal": v.ordinal })
+        }
         TableId::LeaseHolders => json!({ "holder": LeaseHolder::decode(bytes).ok()?.holder }),
         TableId::OpenFiles => json!({ "holder": OpenFile::decode(bytes).ok()?.holder }),
         TableId::RetryCache => {
@@ -157,6 +162,17 @@ fn value(table: TableId, bytes: &[u8]) -> Option<Value> {
         TableId::Settings => {
             let v = Setting::decode(bytes).ok()?;
             json!({ "number": v.number, "text": v.text })
+        }
+        TableId::Datanodes => datanode(&Datanode::decode(bytes).ok()?),
+        TableId::Commands => {
+            let v = Command::decode(bytes).ok()?;
+            json!({ "stamp": v.stamp, "length": v.length, "storages": v.storages, "silent": v.silent,
+                "old_stamp": v.old_stamp, "cut_to": v.cut_to, "given_ms": v.given_ms })
+        }
+        TableId::Attention => {
+            let v = Concern::decode(bytes).ok()?;
+            json!({ "since_ms": v.since_ms, "under_replicated": v.under_replicated, "missing": v.missing,
+                "corrupt": v.corrupt, "excess": v.excess })
         }
     })
 }
@@ -178,6 +194,38 @@ fn inode(v: &Inode) -> Value {
         "policy": v.policy,
         "open": open,
         "next_block": v.next_block,
+    })
+}
+
+fn replica(v: &Replica) -> Value {
+    json!({
+        "stamp": v.stamp,
+        "length": v.length,
+        "state": format!("{:?}", v.state()),
+        "corrupt": v.corrupt,
+        "reported_ms": v.reported_ms,
+    })
+}
+
+fn datanode(v: &Datanode) -> Value {
+    let storages: Vec<Value> = v
+        .storages
+        .iter()
+        .map(|s| json!({ "uuid": s.uuid, "number": s.number, "kind": s.kind, "failed": s.failed }))
+        .collect();
+    json!({
+        "uuid": v.uuid,
+        "number": v.number,
+        "ip": v.ip,
+        "host": v.host,
+        "data_port": v.data_port,
+        "http_port": v.http_port,
+        "https_port": v.https_port,
+        "ipc_port": v.ipc_port,
+        "version": v.version,
+        "owner": v.owner,
+        "epoch": v.epoch,
+        "storages": storages,
     })
 }
 
