@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use prost::Message;
-use trellis_proto::methods::Rpc;
+use trellis_proto::methods::{Rpc, Service};
 use trellis_proto::presence::{Checked, decode_request};
 use trellis_proto::rpc::CallId;
 
-use crate::connection::{Connection, Dial, Refusal};
+use crate::config::ConnectionConfig;
+use crate::connection::{Connection, Dial, Identity, Refusal};
 use crate::error::{Error, Fault, Result};
 use crate::uri::Address;
 
@@ -29,6 +30,12 @@ struct Link {
 impl Namenode {
     pub(crate) fn new(dial: Dial) -> Self {
         Self(Arc::new(Link { dial: Arc::new(dial), connection: Mutex::new(None) }))
+    }
+
+    /// A handle on one server of Hadoop RPC by itself, spoken to as `user`: a namenode's, or a datanode's. Nothing is
+    /// connected before the first call.
+    pub fn alone(address: Address, service: &'static Service, user: String, config: ConnectionConfig) -> Self {
+        Self::new(Dial { address, service, identity: Arc::new(Identity::new(user, None)), config })
     }
 
     /// Where it listens.
