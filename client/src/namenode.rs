@@ -34,7 +34,12 @@ impl Namenode {
 
     /// A handle on one server of Hadoop RPC by itself, spoken to as `user`: a namenode's, or a datanode's. Nothing is
     /// connected before the first call.
-    pub fn alone(address: Address, service: &'static Service, user: String, config: ConnectionConfig) -> Self {
+    pub fn alone(
+        address: Address,
+        service: &'static Service,
+        user: String,
+        config: ConnectionConfig,
+    ) -> Self {
         Self::new(Dial { address, service, identity: Arc::new(Identity::new(user, None)), config })
     }
 

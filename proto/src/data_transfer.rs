@@ -8,6 +8,8 @@
 //! packet  u32 4 + checksums + data · u16 header length · PacketHeaderProto · checksums · data
 //! ```
 
+use std::ops::Range;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 
@@ -164,30 +166,57 @@ pub struct Packet {
     pub data: Bytes,
 }
 
-/// Takes one packet.
-pub fn take_packet(buf: &mut BytesMut) -> Result<Option<Packet>, TransferError> {
-    let Some([p0, p1, p2, p3, h0, h1]) = buf.first_chunk::<6>().copied() else { return Ok(None) };
-    let (payload, header) = (i32::from_be_bytes([p0, p1, p2, p3]), i16::from_be_bytes([h0, h1]));
-    let wrong = |data| TransferError::PacketLength { payload, header, data };
+/// Where the pieces of a packet lie that stands whole at the head of some bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PacketShape {
+    /// `data_len` is the length of `data`.
+    pub header: PacketHeaderProto,
+    /// [`CHECKSUM_BYTES`] per chunk, or nothing.
+    pub checksums: Range<usize>,
+    /// From `header.offset_in_block` on; the packet ends with it.
+    pub data: Range<usize>,
+}
 
+/// Bytes that a packet takes up, itself counted; None: more bytes are needed to know.
+pub fn packet_len(bytes: &[u8]) -> Result<Option<usize>, TransferError> {
+    let Some([p0, p1, p2, p3, h0, h1]) = bytes.first_chunk::<6>().copied() else { return Ok(None) };
+    let (payload, header) = (i32::from_be_bytes([p0, p1, p2, p3]), i16::from_be_bytes([h0, h1]));
+    let wrong = TransferError::PacketLength { payload, header, data: None };
     // PLEN counts itself but not HLEN and the header.
-    let body_len = usize::try_from(payload).ok().and_then(|p| p.checked_sub(4)).ok_or(wrong(None))?;
-    let header_len = usize::try_from(header).map_err(|_| wrong(None))?;
-    let whole = 6 + header_len + body_len;
-    if whole > MAX_PACKET_BYTES {
-        return Err(wrong(None));
+    let body_len = usize::try_from(payload).ok().and_then(|p| p.checked_sub(4));
+    let header_len = usize::try_from(header).ok();
+    match (body_len, header_len) {
+        (Some(body), Some(header)) if 6 + header + body <= MAX_PACKET_BYTES => Ok(Some(6 + header + body)),
+        _ => Err(wrong),
     }
-    if buf.len() < whole {
+}
+
+/// Looks at the packet at the head of `bytes` and leaves it there; None: it is not whole yet.
+pub fn look_at_packet(bytes: &[u8]) -> Result<Option<PacketShape>, TransferError> {
+    let (Some(whole), Some([p0, p1, p2, p3, h0, h1])) =
+        (packet_len(bytes)?, bytes.first_chunk::<6>().copied())
+    else {
+        return Ok(None);
+    };
+    let (payload, header_len) = (i32::from_be_bytes([p0, p1, p2, p3]), i16::from_be_bytes([h0, h1]));
+    let body = 6 + usize::from(header_len.unsigned_abs());
+    if bytes.len() < whole {
         return Ok(None);
     }
-    buf.advance(6);
-    let header_bytes = buf.split_to(header_len).freeze();
-    let fields = decode_request::<PacketHeaderProto>(header_bytes).map_err(TransferError::Decode)?;
-    let data_len = usize::try_from(fields.data_len).ok().filter(|len| *len <= body_len);
-    let checksum_len = body_len - data_len.ok_or(wrong(Some(fields.data_len)))?;
-    let checksums = buf.split_to(checksum_len).freeze();
-    let data = buf.split_to(body_len - checksum_len).freeze();
-    Ok(Some(Packet { header: fields, checksums, data }))
+    let fields = Bytes::copy_from_slice(bytes.get(6..body).unwrap_or_default());
+    let header = decode_request::<PacketHeaderProto>(fields).map_err(TransferError::Decode)?;
+    let data_len = usize::try_from(header.data_len).ok().filter(|len| *len <= whole - body);
+    let wrong = TransferError::PacketLength { payload, header: header_len, data: Some(header.data_len) };
+    let data = whole - data_len.ok_or(wrong)?..whole;
+    Ok(Some(PacketShape { header, checksums: body..data.start, data }))
+}
+
+/// Takes one packet.
+pub fn take_packet(buf: &mut BytesMut) -> Result<Option<Packet>, TransferError> {
+    let Some(shape) = look_at_packet(buf)? else { return Ok(None) };
+    let whole = buf.split_to(shape.data.end).freeze();
+    let (checksums, data) = (whole.slice(shape.checksums), whole.slice(shape.data));
+    Ok(Some(Packet { header: shape.header, checksums, data }))
 }
 
 /// Appends all of a packet but its checksums and data, which are to follow at once: a sender of large blocks writes
@@ -280,6 +309,21 @@ mod tests {
 
         put_packet_head(&mut wire, &header(0, HEARTBEAT_SEQNO, 0, Some(true)), 0, 0).unwrap();
         assert_eq!(wire[5], 27, "syncBlock makes the header two bytes longer");
+    }
+
+    #[test]
+    fn a_packet_is_looked_at_where_it_lies() {
+        let mut wire = BytesMut::new();
+        put_packet_head(&mut wire, &header(512, 7, 600, None), 8, 600).unwrap();
+        wire.put_slice(&[1; 8]);
+        wire.put_slice(&[2; 600]);
+        let whole = wire.len();
+        wire.put_slice(b"the next one");
+        assert_eq!(packet_len(&wire[..5]), Ok(None));
+        assert_eq!(packet_len(&wire[..6]), Ok(Some(whole)));
+        assert_eq!(look_at_packet(&wire[..whole - 1]), Ok(None));
+        let shape = look_at_packet(&wire).unwrap().unwrap();
+        assert_eq!((shape.header.seqno, shape.checksums, shape.data), (7, 31..39, 39..whole));
     }
 
     #[test]
