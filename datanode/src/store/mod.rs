@@ -24,8 +24,8 @@ mod types;
 
 pub use error::StoreError;
 pub use types::{
-    Block, Event, EventSink, Pool, RecoveryInfo, Replica, ReplicaState, StorageReport, StorageType, Target,
-    WriterStopped,
+    Acked, Block, Event, EventSink, Pool, RecoveryInfo, Replica, ReplicaState, StorageReport, StorageType,
+    Target, WriterStopped,
 };
 
 use trellis_proto::checksum::Checksum;
@@ -148,8 +148,9 @@ pub trait ReplicaWriter: Send {
     /// Makes what was written durable: data, sums, and the names of both files (hsync).
     fn sync(&mut self) -> Result<()>;
 
-    /// The first `len` bytes were acked by all datanodes further down: readers may count on them.
-    fn set_acked(&mut self, len: u64);
+    /// Where to note what was acked. It outlives the writer and is of no effect once the replica was taken over, so that
+    /// whoever receives acks needs no lock.
+    fn acked(&self) -> Acked;
 
     /// Finalizes the replica; with `sync_on_close` it is durable first. Call it
     /// before the last packet is acked.

@@ -1,6 +1,8 @@
 //! The words of [`BlockStore`](super::BlockStore).
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use trellis_proto::hdfs::ReplicaStateProto as ReplicaState;
 pub use trellis_proto::hdfs::StorageTypeProto as StorageType;
@@ -43,7 +45,7 @@ pub struct Replica {
     /// Its state.
     pub state: ReplicaState,
     /// Uuid of the storage that holds it.
-    pub storage: std::sync::Arc<str>,
+    pub storage: Arc<str>,
 }
 
 /// Where a new replica is wanted.
@@ -72,7 +74,7 @@ pub struct RecoveryInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageReport {
     /// Uuid, `DS-…`.
-    pub storage: std::sync::Arc<str>,
+    pub storage: Arc<str>,
     /// DISK unless said otherwise.
     pub storage_type: StorageType,
     /// Its disk failed: it serves nothing until the datanode is restarted.
@@ -102,7 +104,7 @@ pub enum Event {
     /// A volume failed; its replicas are no longer shown.
     VolumeFailed {
         /// Uuid of the storage.
-        storage: std::sync::Arc<str>,
+        storage: Arc<str>,
         /// What went wrong.
         reason: String,
     },
@@ -113,3 +115,24 @@ pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 
 /// Told to a writer when its replica is taken over.
 pub type WriterStopped = Box<dyn FnOnce() + Send>;
+
+/// How many bytes of a replica all datanodes further down its pipeline have acked: readers may count on them.
+#[derive(Debug, Clone, Default)]
+pub struct Acked(Arc<AtomicU64>);
+
+impl Acked {
+    /// So many from the start.
+    pub fn new(len: u64) -> Self {
+        Acked(Arc::new(AtomicU64::new(len)))
+    }
+
+    /// The first `len` bytes are acked; it never goes back.
+    pub fn advance(&self, len: u64) {
+        self.0.fetch_max(len, Ordering::AcqRel);
+    }
+
+    /// Bytes.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
