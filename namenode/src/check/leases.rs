@@ -1,11 +1,10 @@
 //! Open files and lease holders.
 
-use trellis_metastore::schema::{
-    Inode, Inodes, LeaseHolders, OpenFiles, hidden_inode, inode, inode_path, lease_holder, open_file,
-};
+use trellis_metastore::schema::{Inodes, LeaseHolders, OpenFiles, lease_holder, open_file};
 use trellis_metastore::store::{Store, StoreError};
 
 use super::Findings;
+use super::files::inodes_of;
 use super::rows::{Walk, read};
 
 /// Walks open_files: each belongs to a file that is open by that holder, whose lease is known; and walks all files:
@@ -22,7 +21,7 @@ pub async fn open_files(store: &dyn Store, findings: &mut Findings) -> Result<()
                 findings.add(format!("open file {id}"), "lies in the wrong bucket");
             }
             let holder = &found.value.holder;
-            match inode_of(store, id).await?.and_then(|inode| inode.open) {
+            match inodes_of(store, &[id]).await?.pop().flatten().and_then(|inode| inode.open) {
                 Some(writer) if writer.holder == *holder => {}
                 Some(writer) => {
                     let what = format!("is held by '{holder}', the file by '{}'", writer.holder);
@@ -48,16 +47,6 @@ pub async fn open_files(store: &dyn Store, findings: &mut Findings) -> Result<()
         }
     }
     Ok(())
-}
-
-/// The inode with this id, wherever it hangs.
-async fn inode_of(store: &dyn Store, id: u64) -> Result<Option<Inode>, StoreError> {
-    if let Some((_, hidden)) = read(store, &[hidden_inode(id)]).await?.pop().flatten() {
-        return Ok(Some(hidden));
-    }
-    let Some((_, path)) = read(store, &[inode_path(id)]).await?.pop().flatten() else { return Ok(None) };
-    let found = read(store, &[inode(path.parent, &path.name)]).await?.pop().flatten();
-    Ok(found.map(|(_, inode)| inode).filter(|inode| inode.id == id))
 }
 
 /// Walks lease holders: each lies under its own name.

@@ -1,22 +1,31 @@
 //! `trellis store check`: reads rows only and says what does not fit together. Shares no code with the operations.
 //!
-//! The store must be quiet: rows are read in many batches, each of its own age. Memory: a few words per directory.
+//! The store must be quiet: rows are read in many batches, each of its own age. Memory: a few words per directory and
+//! storage.
 //!
 //! - `rows`: the batches it reads, and how they are read
 //! - `tree`: every inode has its place, every directory its counters
+//! - `files`: an inode by its id
 //! - `leases`: open files and their holders
+//! - `blocks`: blocks, the files that they belong to, blocks that moved
+//! - `replicas`: replicas by block and by storage
+//! - `datanodes`: datanodes, their storages, commands, files that need attention
 //! - `small`: settings, the retry cache
 //!
 //! A damaged row is a finding like others, and the check goes on past it.
 
+mod blocks;
+mod datanodes;
+mod files;
 mod leases;
+mod replicas;
 mod rows;
 mod small;
 mod tree;
 
 use std::fmt;
 
-use trellis_metastore::schema::{Blocks, Members, Settings};
+use trellis_metastore::schema::{Members, Settings};
 use trellis_metastore::store::{Store, StoreError};
 
 /// Something that is not as it must be.
@@ -46,10 +55,17 @@ pub async fn check(store: &dyn Store) -> Result<Vec<Finding>, StoreError> {
     tree::paths(store, &mut findings).await?;
     leases::open_files(store, &mut findings).await?;
     leases::holders(store, &mut findings).await?;
+    blocks::blocks(store, &mut findings).await?;
+    blocks::block_files(store, &mut findings).await?;
+    blocks::files(store, &mut findings).await?;
+    let storages = datanodes::datanodes(store, &mut findings).await?;
+    replicas::by_block(store, next_id, &storages, &mut findings).await?;
+    replicas::by_storage(store, &mut findings).await?;
+    datanodes::commands(store, &storages, &mut findings).await?;
+    datanodes::attentions(store, next_id, &mut findings).await?;
     small::retry_cache(store, &mut findings).await?;
     rows::readable::<Settings>(store, &mut findings).await?;
     rows::readable::<Members>(store, &mut findings).await?;
-    rows::readable::<Blocks>(store, &mut findings).await?;
     Ok(findings.list)
 }
 

@@ -13,7 +13,7 @@ use super::Findings;
 /// Rows and keys read at a time.
 pub const BATCH: usize = 500;
 /// Partitions scanned at a time.
-const PARTITIONS: usize = 64;
+pub const PARTITIONS: usize = 64;
 /// Versions remembered; in larger stores the others are not compared.
 const MAX_VERSIONS: usize = 1 << 22;
 /// The first version there is. Incarnation 0 is that of work before a namenode has its own: formatting, joining.
@@ -118,6 +118,32 @@ pub async fn readable<T: Table>(store: &dyn Store, findings: &mut Findings) -> R
     let mut walk = Walk::<T>::new();
     while walk.next(store, findings).await?.is_some() {}
     Ok(())
+}
+
+/// A page of a scan, decoded. Undecodable rows are left out: their table's walk reports them.
+pub struct Page<T: Table> {
+    pub rows: Vec<Found<T>>,
+    /// Third part of the last row's key, be it readable or not.
+    pub last_key: Option<Vec<u8>>,
+    /// Whether there may be more.
+    pub is_full: bool,
+}
+
+/// The pages of scans, in their order.
+pub async fn scan<T: Table>(store: &dyn Store, scans: &[Scan]) -> Result<Vec<Page<T>>, StoreError> {
+    let pages = scans.iter().zip(scanned(store, scans).await?);
+    Ok(pages
+        .map(|(scan, rows)| Page {
+            is_full: rows.len() == scan.limit as usize,
+            last_key: rows.last().map(|(key, _)| key.rest().to_vec()),
+            rows: rows
+                .into_iter()
+                .filter_map(|(key, row)| {
+                    Some(Found { value: T::Value::decode(row?.value.as_ref()).ok()?, key })
+                })
+                .collect(),
+        })
+        .collect())
 }
 
 /// The rows of scans, in their order; of a damaged row only the key.

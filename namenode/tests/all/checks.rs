@@ -21,9 +21,10 @@ use crate::support::Namenode;
 type Harm = Box<dyn Fn(&mut Tx<'_>) -> Result<(), Stop>>;
 
 /// A damaged row: its key, how it is damaged, words of what must be found.
-type Damage = (Key, Harm, &'static str);
+pub type Damage = (Key, Harm, &'static str);
 
-fn lost<T: Table + 'static>(key: TableKey<T>, words: &'static str) -> Damage {
+/// A row that is gone.
+pub fn lost<T: Table + 'static>(key: TableKey<T>, words: &'static str) -> Damage {
     let harm = move |tx: &mut Tx<'_>, key: &TableKey<T>| {
         tx.get(key, Hold::Loose)?;
         tx.delete(key)
@@ -31,10 +32,11 @@ fn lost<T: Table + 'static>(key: TableKey<T>, words: &'static str) -> Damage {
     (key.key.clone(), Box::new(move |tx| harm(tx, &key)), words)
 }
 
-fn wrong<T: Table + 'static>(key: TableKey<T>, value: T::Value, add: i64, words: &'static str) -> Damage {
-    let harm = move |tx: &mut Tx<'_>, key: &TableKey<T>, value: &T::Value| {
-        tx.get(key, Hold::Loose)?;
-        tx.put_counted(key, value, 0, add)
+/// A row that is there, or is not, and says this instead.
+pub fn wrong<T: Table + 'static>(key: TableKey<T>, value: T::Value, add: i64, words: &'static str) -> Damage {
+    let harm = move |tx: &mut Tx<'_>, key: &TableKey<T>, value: &T::Value| match tx.get(key, Hold::Loose)? {
+        Some(_) => tx.put_counted(key, value, 0, add),
+        None => tx.insert_counted(key, value, 0, add),
     };
     (key.key.clone(), Box::new(move |tx| harm(tx, &key, &value)), words)
 }
@@ -65,9 +67,14 @@ pub async fn damage_is_found() {
         wrong(root_stat(), DirStat { id: ROOT_ID, quota_of: 0 }, 9, "has 1 children and counts 9"),
         wrong(dir_stat(d.id, b"e"), DirStat { id: 77, quota_of: 0 }, 1, "its counters are of 77"),
     ];
+    assert_found(&nn, &damages).await;
+}
+
+/// Does each damage by itself: it is found, and once it is mended nothing is.
+pub async fn assert_found(nn: &Namenode, damages: &[Damage]) {
     let store = nn.engine.backend().store();
     let versions = Versions::of_incarnation(99);
-    for (key, harm, words) in &damages {
+    for (key, harm, words) in damages {
         let before = store.fetch(std::slice::from_ref(key), &[]).await.unwrap().rows.pop().unwrap();
         transact(store, &versions, |tx| harm(tx)).await.unwrap();
         let found = check(store).await.unwrap();
@@ -78,7 +85,7 @@ pub async fn damage_is_found() {
             effect: before.map_or(Effect::Delete, Effect::Put),
         };
         store.commit(&[back]).await.unwrap();
-        assert_sound(&nn).await;
+        assert_sound(nn).await;
     }
 }
 

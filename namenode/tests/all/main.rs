@@ -3,9 +3,11 @@
 
 mod actor;
 mod attributes;
+mod blocks;
 mod calls;
 mod cases;
 mod checks;
+mod checks_blocks;
 mod costs;
 mod create;
 mod grouping;
@@ -76,6 +78,9 @@ macro_rules! either {
             reap::a_crowded_bucket_is_emptied,
             reap::kept_answers_are_swept,
             checks::damage_is_found,
+            checks_blocks::damage_to_files_is_found,
+            checks_blocks::damage_to_replicas_is_found,
+            checks_blocks::leftovers_that_a_report_clears_are_none,
             listings::small_pages_join_up,
             listings::pages_of_the_root,
             listings::what_remains_of_a_large_directory,

@@ -1,0 +1,123 @@
+//! Datanodes and their storages, commands to them, files that need attention.
+
+use std::collections::{HashMap, HashSet};
+
+use trellis_metastore::key::Key;
+use trellis_metastore::schema::{
+    Attention, CommandKind, Commands, Datanode, Datanodes, FIRST_FREE_ID, attention, command,
+    command_partition, datanode, setting,
+};
+use trellis_metastore::store::{Store, StoreError};
+
+use super::Findings;
+use super::rows::{Walk, read};
+
+/// The setting that counts the numbers of datanodes and storages: the next one.
+const NEXT_NUMBER: &str = "next_datanode_number";
+
+/// All datanodes and storages. A few words each.
+#[derive(Default)]
+pub struct Storages {
+    datanodes: HashSet<u32>,
+    /// Number of a storage → whether it failed.
+    failed: HashMap<u32, bool>,
+}
+
+impl Storages {
+    /// Whether this storage has failed; none: there is no such storage.
+    pub fn of(&self, number: u32) -> Option<bool> {
+        self.failed.get(&number).copied()
+    }
+
+    /// Takes a datanode in; a number that another has is a finding.
+    fn take(&mut self, row: &Datanode, findings: &mut Findings) {
+        let place = format!("datanode {}", row.uuid);
+        if !self.datanodes.insert(row.number) || self.failed.contains_key(&row.number) {
+            findings.add(&place, format!("its number {} is another's, too", row.number));
+        }
+        for storage in &row.storages {
+            let taken = self.failed.insert(storage.number, storage.failed).is_some();
+            if taken || self.datanodes.contains(&storage.number) {
+                let what = format!(
+                    "the number {} of its storage {} is another's, too",
+                    storage.number, storage.uuid
+                );
+                findings.add(&place, what);
+            }
+        }
+    }
+}
+
+/// Walks all datanodes: each lies under its uuid, and all numbers are different ones that were given out.
+pub async fn datanodes(store: &dyn Store, findings: &mut Findings) -> Result<Storages, StoreError> {
+    let next = read(store, &[setting(NEXT_NUMBER)]).await?.pop().flatten();
+    let next = next.map_or(0, |(_, setting)| setting.number);
+    let mut storages = Storages::default();
+    let mut walk = Walk::<Datanodes>::new();
+    while let Some(batch) = walk.next(store, findings).await? {
+        for found in batch {
+            if datanode(&found.value.uuid).key != found.key {
+                findings
+                    .add(format!("{:?}", found.key), format!("is the row of datanode {}", found.value.uuid));
+            }
+            storages.take(&found.value, findings);
+            let numbers = found.value.storages.iter().map(|storage| storage.number);
+            for number in numbers.chain([found.value.number]).filter(|number| u64::from(*number) >= next) {
+                let what = format!("its number {number} was never given out (the next one is {next})");
+                findings.add(format!("datanode {}", found.value.uuid), what);
+            }
+        }
+    }
+    Ok(storages)
+}
+
+/// Walks all commands: each is to a datanode that there is, and of a kind that there is. The block may be gone: then
+/// it is the last that the datanode hears of it.
+pub async fn commands(
+    store: &dyn Store,
+    storages: &Storages,
+    findings: &mut Findings,
+) -> Result<(), StoreError> {
+    let mut walk = Walk::<Commands>::new();
+    while let Some(batch) = walk.next(store, findings).await? {
+        for found in batch {
+            match addressee(&found.key) {
+                None => findings.add(format!("{:?}", found.key), "is not the key of a command"),
+                Some(number) if !storages.datanodes.contains(&number) => {
+                    findings.add(format!("{:?}", found.key), format!("no datanode has the number {number}"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The number of the datanode that a command is for, if its key is in the right form.
+fn addressee(key: &Key) -> Option<u32> {
+    let number = u32::try_from(key.partition().checked_sub(command_partition(0))?).ok()?;
+    let (kind, id) = key.rest().split_first()?;
+    let kind = CommandKind::try_from(i32::from(*kind)).ok()?;
+    let id = u64::from_be_bytes(id.try_into().ok()?);
+    (command(number, kind, id).key == *key).then_some(number)
+}
+
+/// Walks the files that need attention: each lies under its id. It may be gone: then the next look takes the row away.
+pub async fn attentions(store: &dyn Store, next_id: u64, findings: &mut Findings) -> Result<(), StoreError> {
+    let mut walk = Walk::<Attention>::new();
+    while let Some(batch) = walk.next(store, findings).await? {
+        for found in batch {
+            let Ok(id) = found.key.rest().try_into().map(u64::from_be_bytes) else {
+                findings.add(format!("{:?}", found.key), "is not the key of a file");
+                continue;
+            };
+            if attention(id).key != found.key {
+                findings.add(format!("attention to inode {id}"), "lies in the wrong bucket");
+            }
+            if !(FIRST_FREE_ID..next_id).contains(&id) {
+                findings.add(format!("attention to inode {id}"), "its id was never given out");
+            }
+        }
+    }
+    Ok(())
+}
