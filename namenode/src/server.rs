@@ -208,7 +208,9 @@ impl Life {
         let backend = Backend::start(&self.opened, membership.clone(), versions, &options.group)
             .map_err(store_error)?;
         let users = Users::new(Users::of_process(), options.config.supergroup.clone());
-        let engine = Engine::new(backend, options.config.clone(), users, membership.id(), system_clock());
+        let pool = &self.identity.block_pool_id;
+        let engine =
+            Engine::new(backend, options.config.clone(), users, pool, membership.id(), system_clock());
         let audit = options.audit.as_ref().map(|path| {
             AuditLog::to_file(path, self.metrics.audit_lost.clone()).map_err(io(path.display().to_string()))
         });

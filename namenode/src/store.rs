@@ -37,7 +37,7 @@ pub async fn init(opened: &Opened, call: Format) -> Result<Initialised, RpcError
     let backend = Backend::start(opened, Arc::new(Unfenced), versions, &GroupConfig::default())
         .map_err(|error| RpcError::new(Kind::Io, error.to_string()))?;
     let users = Users::new(call.superuser.clone(), call.supergroup.clone());
-    let engine = Engine::new(backend, Config::default(), users, 0, system_clock());
+    let engine = Engine::new(backend, Config::default(), users, "", 0, system_clock());
     let op = Box::new(move |tx: &mut crate::engine::tx::Tx<'_, '_>| format(tx, &call));
     let setting = engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
     Ok(Initialised { cluster_id: setting.text, made: setting.number == 1 })

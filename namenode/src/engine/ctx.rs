@@ -54,6 +54,8 @@ pub struct Ctx {
     pub ids: IdBlock,
     /// Settings.
     pub config: Arc<Config>,
+    /// The cluster's block pool id.
+    pub block_pool: Arc<str>,
     /// The datanodes when the call arrived.
     pub datanodes: Arc<View>,
     /// Whatever the call leaves to chance comes from this number.

@@ -52,6 +52,7 @@ pub struct Engine {
     runtime: Handle,
     config: Arc<Config>,
     users: Users,
+    block_pool: Arc<str>,
     datanodes: Datanodes,
     /// Where each call's [`Ctx::seed`] comes from.
     seeds: AtomicU64,
@@ -74,6 +75,7 @@ impl Engine {
         backend: Backend,
         config: Config,
         users: Users,
+        block_pool: &str,
         incarnation: u64,
         clock: Clock,
     ) -> Arc<Engine> {
@@ -85,6 +87,7 @@ impl Engine {
             runtime: Handle::current(),
             config: Arc::new(config),
             users,
+            block_pool: block_pool.into(),
             datanodes: Datanodes::default(),
             seeds: AtomicU64::new(incarnation << 32),
             ids: Ids::default(),
@@ -142,6 +145,7 @@ impl Engine {
             call_id,
             ids: IdBlock::default(),
             config: self.config.clone(),
+            block_pool: self.block_pool.clone(),
             datanodes: self.datanodes.view(),
             seed: self.seeds.fetch_add(1, Ordering::Relaxed),
             walked: None,

@@ -7,8 +7,9 @@
 //! Differs none.
 
 use trellis_metastore::change::Hold;
-use trellis_metastore::schema::{Block, Inode};
+use trellis_metastore::schema::Inode;
 
+use super::replicas::Located;
 use super::status::file_of;
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
@@ -24,9 +25,9 @@ pub struct FileBlocks {
     /// Whether somebody writes it.
     pub under_construction: bool,
     /// The blocks of the range that was asked for.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<Located>,
     /// The file's last block.
-    pub last_block: Option<Block>,
+    pub last_block: Option<Located>,
     /// Whether the last block is complete; false without one.
     pub last_block_complete: bool,
 }

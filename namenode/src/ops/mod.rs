@@ -13,6 +13,7 @@ pub mod mkdirs;
 pub mod open_files;
 pub mod reap;
 pub mod rename;
+pub mod replicas;
 pub mod status;
 pub mod summary;
 pub mod write;

@@ -4,6 +4,8 @@ use trellis_metastore::schema::Inode;
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::hdfs_file_status_proto::FileType;
 
+use super::located;
+use crate::engine::ctx::Ctx;
 use crate::ops::locations::FileBlocks;
 use crate::ops::status::FileStatus;
 use crate::refusal::{Kind, Result, refuse};
@@ -36,29 +38,14 @@ pub(super) fn status(status: FileStatus) -> hdfs::HdfsFileStatusProto {
     }
 }
 
-/// The blocks of a file.
-pub(super) fn blocks(blocks: &FileBlocks) -> Result<hdfs::LocatedBlocksProto> {
-    if !blocks.blocks.is_empty() || blocks.last_block.is_some() {
-        return refuse(
-            Kind::UnsupportedOperation,
-            "This namenode does not serve datanodes yet: blocks have no place.",
-        );
-    }
-    Ok(hdfs::LocatedBlocksProto {
-        file_length: blocks.length,
-        under_construction: blocks.under_construction,
-        is_last_block_complete: blocks.last_block_complete,
-        ..Default::default()
-    })
-}
-
 /// The blocks of a file in a listing.
-pub(super) fn blocks_of(inode: &Inode) -> Result<hdfs::LocatedBlocksProto> {
+pub(super) fn blocks_of(ctx: &Ctx, inode: &Inode) -> Result<hdfs::LocatedBlocksProto> {
     if inode.block_count > 0 {
         return refuse(
             Kind::UnsupportedOperation,
             "This namenode does not serve datanodes yet: blocks have no place.",
         );
     }
-    blocks(&FileBlocks { under_construction: inode.open.is_some(), ..FileBlocks::default() })
+    let blocks = FileBlocks { under_construction: inode.open.is_some(), ..FileBlocks::default() };
+    Ok(located::blocks(ctx, &blocks))
 }

@@ -5,7 +5,7 @@
 //! | [`client_protocol`] | THE table: every method of ClientProtocol, one line each |
 //! | [`protocols`] | the same for the other protocols that share the port |
 //! | [`plan`] | what a line of a table leads to: request → operation → answer |
-//! | `names`, `files`, `attributes`, … | requests to operations, by family; `convert`: their answers to messages |
+//! | `names`, `files`, `attributes`, … | requests to operations, by family; `convert`, `located`: their answers to messages |
 //! | `fixed` | answers that need no store |
 //! | [`service`] | a call looked up in the tables, run, measured, audited |
 //! | [`server`] | the listener, limits, closing |
@@ -23,6 +23,7 @@ mod attributes;
 mod convert;
 mod files;
 mod fixed;
+mod located;
 mod names;
 mod status;
 

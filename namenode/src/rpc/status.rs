@@ -10,8 +10,9 @@ use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs;
 
 use super::plan::Planned;
-use super::{convert, fixed};
+use super::{convert, fixed, located};
 use crate::audit::Said;
+use crate::engine::ctx::Ctx;
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
 use crate::ops::list::{self, BatchCursor, BatchedListing, GetBatchedListing, GetListing};
@@ -54,7 +55,7 @@ pub(super) fn located_file_info(
         let fs = match found {
             None => None,
             Some(found) => {
-                let locations = found.blocks.as_ref().map(convert::blocks).transpose()?.map(Box::new);
+                let locations = found.blocks.as_ref().map(|blocks| Box::new(located::blocks(tx.ctx, blocks)));
                 Some(hdfs::HdfsFileStatusProto { locations, ..convert::status(found.status) })
             }
         };
@@ -73,7 +74,7 @@ pub(super) fn block_locations(
     let plan = Planned::new(request.src, move |tx| {
         let opened = locations::get_block_locations(tx, &call)?;
         noted.store(opened.access_time_due.unwrap_or(0), Ordering::Relaxed);
-        Ok(hdfs::GetBlockLocationsResponseProto { locations: Some(convert::blocks(&opened.blocks)?) })
+        Ok(hdfs::GetBlockLocationsResponseProto { locations: Some(located::blocks(tx.ctx, &opened.blocks)) })
     });
     Ok(plan.access_time_due(due))
 }
@@ -86,16 +87,20 @@ pub(super) fn listing(request: hdfs::GetListingRequestProto) -> Plan<hdfs::GetLi
             return Ok(hdfs::GetListingResponseProto { dir_list: None });
         };
         let remaining_entries = u32::try_from(page.remaining).unwrap_or(i32::MAX as u32);
-        let partial_listing = entries(page.entries, need_location)?;
+        let partial_listing = entries(tx.ctx, page.entries, need_location)?;
         let dir_list = hdfs::DirectoryListingProto { partial_listing, remaining_entries };
         Ok(hdfs::GetListingResponseProto { dir_list: Some(dir_list) })
     }))
 }
 
-fn entries(entries: Vec<FileStatus>, need_location: bool) -> OpResult<Vec<hdfs::HdfsFileStatusProto>> {
+fn entries(
+    ctx: &Ctx,
+    entries: Vec<FileStatus>,
+    need_location: bool,
+) -> OpResult<Vec<hdfs::HdfsFileStatusProto>> {
     let entry = |entry: FileStatus| -> OpResult<hdfs::HdfsFileStatusProto> {
         let locations = match need_location && !entry.inode.is_dir() {
-            true => Some(Box::new(convert::blocks_of(&entry.inode)?)),
+            true => Some(Box::new(convert::blocks_of(ctx, &entry.inode)?)),
             false => None,
         };
         Ok(hdfs::HdfsFileStatusProto { locations, ..convert::status(entry) })
@@ -126,7 +131,7 @@ pub(super) fn batched_listing(
     Ok(Planned::new(request.paths.into_iter().next().unwrap_or_default(), move |tx| {
         let BatchedListing { listings, next } = list::get_batched_listing(tx, &call)?;
         let listing = |(index, listing): (usize, Result<Vec<FileStatus>, RpcError>)| {
-            batched(index, listing, need_location)
+            batched(tx.ctx, index, listing, need_location)
         };
         let start_after = next.as_ref().map(|cursor| {
             let path_index = cursor.index as u32;
@@ -143,6 +148,7 @@ pub(super) fn batched_listing(
 }
 
 fn batched(
+    ctx: &Ctx,
     index: usize,
     listing: Result<Vec<FileStatus>, RpcError>,
     need_location: bool,
@@ -150,7 +156,7 @@ fn batched(
     let parent_idx = index as u32;
     Ok(match listing {
         Ok(found) => {
-            let partial_listing = entries(found, need_location)?;
+            let partial_listing = entries(ctx, found, need_location)?;
             hdfs::BatchedDirectoryListingProto { partial_listing, parent_idx, exception: None }
         }
         Err(error) => {

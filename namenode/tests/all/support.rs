@@ -31,6 +31,9 @@ use trellis_proto::exception::RpcError;
 /// The user that runs the namenode in tests.
 pub const SUPERUSER: &str = "hdfs";
 
+/// The block pool of all clusters in tests.
+pub const BLOCK_POOL: &str = "BP-test";
+
 thread_local! {
     /// What [`Namenode::fresh`] makes in this test: `mem`, `lmdb` or `lmdb-log`.
     pub static FRESH_STORE: Cell<&'static str> = const { Cell::new("mem") };
@@ -127,7 +130,7 @@ impl Namenode {
         let users = Users::with_groups(SUPERUSER.into(), config.supergroup.clone(), Box::new(test_groups));
         let now = NOW_MS.with_borrow(Arc::clone);
         let clock = Arc::new(move || now.load(Ordering::Relaxed));
-        let engine = Engine::new(backend, config, users, incarnation, clock);
+        let engine = Engine::new(backend, config, users, BLOCK_POOL, incarnation, clock);
         Namenode { engine, call_id: None, _dir: None }
     }
 

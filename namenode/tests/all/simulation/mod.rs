@@ -55,7 +55,7 @@ impl Node {
         let users = Users::new(SUPERUSER.into(), config.supergroup.clone());
         let born = Instant::now();
         let clock = Arc::new(move || START_MS + born.elapsed().as_millis() as i64);
-        let engine = Engine::new(backend, config, users, id, clock);
+        let engine = Engine::new(backend, config, users, crate::support::BLOCK_POOL, id, clock);
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(membership.keep(SILENCE / 8, SILENCE, stopped.clone()));
         tokio::spawn(reaper::run(engine.clone(), stopped));
