@@ -1,0 +1,221 @@
+//! What the parts of the store share.
+//!
+//! Locks are taken in this order: a block's turn, the IO of a replica in a pipeline, the map. Whoever changes a
+//! replica's state or names has its turn; a writer's packets need the second only; nothing is read or written with the
+//! map's lock held.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Settings;
+use super::delete::Deletions;
+use super::map::{ReplicaMap, Slot};
+use super::pipeline::InPipeline;
+use super::scanner::Scanning;
+use super::volume::{Place, Volume, is_failure, is_full};
+use crate::store::{Block, Event, EventSink, Pool, Replica, ReplicaState, Result, StoreError};
+
+/// Blocks whose ids are equal modulo this share a turn.
+const TURNS: usize = 256;
+
+/// The store but for its threads.
+pub struct Core {
+    pub pool: Pool,
+    pub datanode_uuid: String,
+    pub settings: Settings,
+    pub volumes: Vec<Arc<Volume>>,
+    pub deletions: Deletions,
+    /// By volume.
+    pub scanning: Vec<Scanning>,
+    map: Mutex<ReplicaMap>,
+    turns: Vec<Mutex<()>>,
+    events: EventSink,
+}
+
+/// Locks whatever happened to others who held it: what is behind these locks is whole between any two statements.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Core {
+    /// A store of these volumes with the replicas that were found on them.
+    pub fn new(
+        pool: Pool,
+        datanode_uuid: String,
+        settings: Settings,
+        volumes: Vec<Arc<Volume>>,
+        map: ReplicaMap,
+        events: EventSink,
+    ) -> Core {
+        Core {
+            pool,
+            datanode_uuid,
+            settings,
+            deletions: Deletions::default(),
+            scanning: volumes.iter().map(|_| Scanning::default()).collect(),
+            volumes,
+            map: Mutex::new(map),
+            turns: (0..TURNS).map(|_| Mutex::new(())).collect(),
+            events,
+        }
+    }
+
+    /// The replicas.
+    pub fn map(&self) -> MutexGuard<'_, ReplicaMap> {
+        lock(&self.map)
+    }
+
+    /// Waits until nobody else changes the state or the names of this block.
+    pub fn turn(&self, block_id: u64) -> MutexGuard<'_, ()> {
+        lock(&self.turns[block_id as usize % TURNS])
+    }
+
+    /// Tells of an event.
+    pub fn event(&self, event: Event) {
+        (self.events)(event);
+    }
+
+    /// The replica of a block, of whatever stamp.
+    pub fn slot(&self, block: Block) -> Result<Slot> {
+        self.map().get(block.id).cloned().ok_or(StoreError::NotFound(block))
+    }
+
+    /// The volume of a replica.
+    pub fn volume(&self, slot: &Slot) -> Arc<Volume> {
+        self.volumes[usize::from(slot.volume())].clone()
+    }
+
+    /// A replica as callers see it.
+    pub fn shown(&self, block_id: u64, slot: &Slot) -> Replica {
+        let (stamp, len) = slot.stamp_and_len();
+        self.replica(Block { id: block_id, stamp }, len, slot.state(), slot.volume())
+    }
+
+    /// A replica as callers see it.
+    pub fn replica(&self, block: Block, len: u64, state: ReplicaState, volume: u16) -> Replica {
+        Replica { block, len, state, storage: self.volumes[usize::from(volume)].storage.clone() }
+    }
+
+    /// Puts a replica in the place of the one that it came from; not if its volume failed meanwhile, which took that
+    /// one away.
+    pub fn replace(&self, block: Block, slot: Slot) -> Result<()> {
+        let mut map = self.map();
+        let volume = &self.volumes[usize::from(slot.volume())];
+        if volume.failure().is_some() {
+            return Err(StoreError::VolumeFailed(volume.path().to_owned()));
+        }
+        map.put(block.id, slot);
+        Ok(())
+    }
+
+    /// Adds a new replica.
+    pub fn add(&self, block: Block, slot: Slot) -> Result<()> {
+        let mut map = self.map();
+        let volume = &self.volumes[usize::from(slot.volume())];
+        if volume.failure().is_some() {
+            return Err(StoreError::VolumeFailed(volume.path().to_owned()));
+        }
+        map.add(block.id, slot).map_err(|found| exists(block.id, &found))
+    }
+
+    /// The error of a write, or of a change of names, on a volume; the volume fails if the disk did.
+    pub fn write_error(
+        &self,
+        volume: &Volume,
+        what: &'static str,
+        path: &Path,
+        error: io::Error,
+    ) -> StoreError {
+        if is_failure(&error) {
+            return self.fail_volume(volume, format!("{what} {}: {error}", path.display()));
+        }
+        self.probed(volume, what, path, error)
+    }
+
+    /// The error of a read on a volume. One bad sector is no failed volume: it fails only if it cannot be written
+    /// either.
+    pub fn read_error(
+        &self,
+        volume: &Volume,
+        what: &'static str,
+        path: &Path,
+        error: io::Error,
+    ) -> StoreError {
+        self.probed(volume, what, path, error)
+    }
+
+    fn probed(&self, volume: &Volume, what: &'static str, path: &Path, error: io::Error) -> StoreError {
+        if !is_full(&error) && error.raw_os_error().is_some() {
+            match volume.probe() {
+                Err(probe) if !is_full(&probe) => {
+                    return self.fail_volume(volume, format!("{what} {}: {error}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        StoreError::Io { what, path: path.to_owned(), source: error }
+    }
+
+    /// Takes a volume out of service.
+    pub fn fail_volume(&self, volume: &Volume, reason: String) -> StoreError {
+        if volume.fail(reason.clone()) {
+            tracing::error!(volume = %volume.path().display(), reason, "a volume failed; its replicas are gone");
+            let written = self.map().remove_volume(volume.index);
+            for pipeline in written {
+                pipeline.stop();
+            }
+            self.event(Event::VolumeFailed { storage: volume.storage.clone(), reason });
+        }
+        StoreError::VolumeFailed(volume.path().to_owned())
+    }
+
+    /// A replica whose files contradict its sums: the namenode is told, and the caller gets the error.
+    pub fn corrupt(&self, replica: Replica, reason: &str) -> StoreError {
+        let block = replica.block;
+        tracing::warn!(%block, storage = %replica.storage, reason, "a replica is corrupt");
+        self.event(Event::Corrupt(replica));
+        StoreError::Corrupt { block, reason: reason.to_owned() }
+    }
+
+    /// Counts and removes a replica that goes away with its files, on the caller's turn.
+    pub fn discard(&self, pipeline: &InPipeline) {
+        let place = pipeline.place();
+        let (stamp, len) = pipeline.stamp_and_len();
+        self.map().remove(pipeline.block_id);
+        self.remove_files(&pipeline.volume, place, Block { id: pipeline.block_id, stamp });
+        pipeline.volume.count(len, 0);
+        pipeline.forget_promise();
+    }
+
+    /// Removes the files of a replica; what cannot be removed is logged, and found by the next start.
+    pub fn remove_files(&self, volume: &Volume, place: Place, block: Block) -> bool {
+        // The data first: without it the meta file is a leftover that a start clears away.
+        self.remove_file(volume, block, &volume.data(place, block.id))
+            && self.remove_file(volume, block, &volume.meta(place, block))
+    }
+
+    /// Removes a file of a replica, if it is there.
+    pub fn remove_file(&self, volume: &Volume, block: Block, path: &Path) -> bool {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let error = self.write_error(volume, "removing", path, error);
+                tracing::warn!(%block, %error, "a replica's file stays");
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The error of a create that meets this replica.
+pub fn exists(block_id: u64, found: &Slot) -> StoreError {
+    let (stamp, _) = found.stamp_and_len();
+    StoreError::AlreadyExists { block: Block { id: block_id, stamp }, state: found.state() }
+}
+
+/// The error of a call that needs another replica than this one.
+pub fn unfit(block_id: u64, found: &Slot, reason: String) -> StoreError {
+    let (stamp, _) = found.stamp_and_len();
+    StoreError::Unfit { block: Block { id: block_id, stamp }, reason }
+}

@@ -1,0 +1,167 @@
+//! Which replicas there are, in memory: 33 bytes for each that rests.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use super::pipeline::InPipeline;
+use super::volume::Place;
+use crate::store::{Acked, Block, ReplicaState};
+
+/// A replica that nobody writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resting {
+    /// Generation stamp.
+    pub stamp: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Number of its volume.
+    pub volume: u16,
+    /// RWR: it was being written when the datanode stopped. Otherwise it is FINALIZED.
+    pub unfinished: bool,
+}
+
+/// A replica whose block is being recovered.
+#[derive(Debug, Clone)]
+pub struct Recovering {
+    /// Id of the recovery.
+    pub id: u64,
+    /// The replica; its writer is stopped.
+    pub replica: Resting,
+    /// What it was before: FINALIZED, RBW or RWR.
+    pub was: ReplicaState,
+    /// What readers may count on.
+    pub acked: Acked,
+}
+
+/// A replica of any state.
+#[derive(Clone)]
+pub enum Slot {
+    /// FINALIZED or RWR.
+    Resting(Resting),
+    /// RBW or TEMPORARY.
+    InPipeline(Arc<InPipeline>),
+    /// RUR.
+    Recovering(Box<Recovering>),
+}
+
+impl Slot {
+    /// Number of its volume.
+    pub fn volume(&self) -> u16 {
+        match self {
+            Slot::Resting(replica) => replica.volume,
+            Slot::InPipeline(pipeline) => pipeline.volume.index,
+            Slot::Recovering(recovering) => recovering.replica.volume,
+        }
+    }
+
+    /// Its state.
+    pub fn state(&self) -> ReplicaState {
+        match self {
+            Slot::Resting(replica) if replica.unfinished => ReplicaState::Rwr,
+            Slot::Resting(_) => ReplicaState::Finalized,
+            Slot::InPipeline(pipeline) if pipeline.temporary => ReplicaState::Temporary,
+            Slot::InPipeline(_) => ReplicaState::Rbw,
+            Slot::Recovering(_) => ReplicaState::Rur,
+        }
+    }
+
+    /// Where its files are.
+    pub fn place(&self) -> Place {
+        match self {
+            Slot::InPipeline(pipeline) => pipeline.place(),
+            Slot::Resting(replica) if replica.unfinished => Place::Rbw,
+            Slot::Recovering(recovering) if recovering.was != ReplicaState::Finalized => Place::Rbw,
+            Slot::Resting(_) | Slot::Recovering(_) => Place::Finalized,
+        }
+    }
+
+    /// Stamp, and bytes on disk.
+    pub fn stamp_and_len(&self) -> (u64, u64) {
+        match self {
+            Slot::Resting(replica) => (replica.stamp, replica.len),
+            Slot::InPipeline(pipeline) => pipeline.stamp_and_len(),
+            Slot::Recovering(recovering) => (recovering.replica.stamp, recovering.replica.len),
+        }
+    }
+}
+
+/// Replicas by block id.
+#[derive(Default)]
+pub struct ReplicaMap {
+    slots: HashMap<u64, Slot>,
+}
+
+impl ReplicaMap {
+    /// The replica of a block.
+    pub fn get(&self, block_id: u64) -> Option<&Slot> {
+        self.slots.get(&block_id)
+    }
+
+    /// Adds or replaces a replica.
+    pub fn put(&mut self, block_id: u64, slot: Slot) {
+        self.slots.insert(block_id, slot);
+    }
+
+    /// Adds a replica unless there is one of this id, which is then returned.
+    pub fn add(&mut self, block_id: u64, slot: Slot) -> Result<(), Slot> {
+        match self.slots.entry(block_id) {
+            Entry::Occupied(found) => Err(found.get().clone()),
+            Entry::Vacant(place) => {
+                place.insert(slot);
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets a replica.
+    pub fn remove(&mut self, block_id: u64) -> Option<Slot> {
+        self.slots.remove(&block_id)
+    }
+
+    /// Forgets all replicas of a volume and returns those that were being written.
+    pub fn remove_volume(&mut self, volume: u16) -> Vec<Arc<InPipeline>> {
+        let mut written = Vec::new();
+        self.slots.retain(|_, slot| {
+            if slot.volume() != volume {
+                return true;
+            }
+            if let Slot::InPipeline(pipeline) = slot {
+                written.push(pipeline.clone());
+            }
+            false
+        });
+        written
+    }
+
+    /// All replicas.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Slot)> {
+        self.slots.iter().map(|(id, slot)| (*id, slot))
+    }
+
+    /// The FINALIZED replicas of a volume whose ids are in `ids`, sorted by id.
+    pub fn finalized(&self, volume: u16, keep: impl Fn(u64) -> bool) -> Vec<(Block, u64)> {
+        let mut found: Vec<(Block, u64)> = self
+            .slots
+            .iter()
+            .filter_map(|(id, slot)| match slot {
+                Slot::Resting(r) if r.volume == volume && !r.unfinished && keep(*id) => {
+                    Some((Block { id: *id, stamp: r.stamp }, r.len))
+                }
+                _ => None,
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resting_replica_is_small() {
+        assert_eq!(std::mem::size_of::<(u64, Slot)>(), 32);
+    }
+}

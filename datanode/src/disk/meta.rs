@@ -1,0 +1,206 @@
+//! A replica's `.meta` file: `u16` 1, `u8` checksum type, `u32` bytes per checksum, and the sums of all chunks.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use trellis_proto::checksum::{Checksum, ChecksumType, CompositeCrc};
+
+/// Bytes before the first sum.
+pub const HEADER_BYTES: u64 = 7;
+const VERSION: u16 = 1;
+/// Bytes read at a time when a file is searched for its last good chunk.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// The longest chunk of which a good part is looked for.
+const PARTS_OF_BYTES: usize = 64 << 10;
+
+/// The header of a new file.
+pub fn header(checksum: Checksum) -> [u8; HEADER_BYTES as usize] {
+    let [v0, v1] = VERSION.to_be_bytes();
+    let [b0, b1, b2, b3] = checksum.bytes_per_checksum().to_be_bytes();
+    [v0, v1, checksum.kind() as u8, b0, b1, b2, b3]
+}
+
+/// Reads a header. `InvalidData` if it is none.
+pub fn read_header(meta: &File) -> io::Result<Checksum> {
+    let mut bytes = [0; HEADER_BYTES as usize];
+    meta.read_exact_at(&mut bytes, 0)?;
+    let [v0, v1, kind, b0, b1, b2, b3] = bytes;
+    let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+    let version = u16::from_be_bytes([v0, v1]);
+    if version != VERSION {
+        return Err(invalid(format!("version {version} of the meta file")));
+    }
+    let kind = ChecksumType::from_code(kind).ok_or_else(|| invalid(format!("checksum type {kind}")))?;
+    Checksum::new(kind, u32::from_be_bytes([b0, b1, b2, b3])).map_err(|e| invalid(e.to_string()))
+}
+
+/// Bytes of the meta file of `len` bytes of data.
+pub fn file_len(checksum: Checksum, len: u64) -> u64 {
+    sum_offset(checksum, len.next_multiple_of(checksum.bytes_per_checksum().into()))
+}
+
+/// Where in the file the sum of the chunk that begins at `offset` is.
+pub fn sum_offset(checksum: Checksum, offset: u64) -> u64 {
+    HEADER_BYTES + offset / u64::from(checksum.bytes_per_checksum()) * checksum.sum_bytes() as u64
+}
+
+/// The sum of a partial last chunk, checked against its data; 0 if the last chunk is whole. `InvalidData` if it is
+/// wrong.
+pub fn last_sum(data: &File, meta: &File, checksum: Checksum, len: u64) -> io::Result<u32> {
+    let start = checksum.chunk_start(len);
+    if start == len || checksum.kind() == ChecksumType::Null {
+        return Ok(0);
+    }
+    let mut chunk = vec![0; (len - start) as usize];
+    data.read_exact_at(&mut chunk, start)?;
+    let mut sum = [0; 4];
+    meta.read_exact_at(&mut sum, sum_offset(checksum, start))?;
+    checksum.verify(&chunk, &sum).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+    Ok(u32::from_be_bytes(sum))
+}
+
+/// Cuts both files from `len` to `new_len` bytes of data and returns [`last_sum`]. The chunk that is cut is verified
+/// before: a fault in it must not get a good sum.
+pub fn cut(data: &File, meta: &File, checksum: Checksum, len: u64, new_len: u64) -> io::Result<u32> {
+    let start = checksum.chunk_start(new_len);
+    let whole = (start + u64::from(checksum.bytes_per_checksum())).min(len);
+    let mut last = 0;
+    if start < new_len && checksum.kind() != ChecksumType::Null {
+        let mut chunk = vec![0; (whole - start) as usize];
+        data.read_exact_at(&mut chunk, start)?;
+        let mut sum = [0; 4];
+        meta.read_exact_at(&mut sum, sum_offset(checksum, start))?;
+        checksum
+            .verify(&chunk, &sum)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+        last = checksum.kind().sum(&chunk[..(new_len - start) as usize]);
+        // The sum first: data beyond what a sum covers is found and cut after a crash, missing data is not.
+        meta.write_all_at(&last.to_be_bytes(), sum_offset(checksum, start))?;
+    }
+    data.set_len(new_len)?;
+    meta.set_len(file_len(checksum, new_len))?;
+    Ok(last)
+}
+
+/// How many bytes of a replica that was being written are good after a crash: up to the end of the last chunk whose sum
+/// is right. As stock HDFS, it does not look further ahead of that one: a fault in there is for readers to find, who
+/// have other replicas; to cut there would shorten those too.
+pub fn good_len(data: &File, meta: &File, checksum: Checksum) -> io::Result<u64> {
+    let chunk_bytes = u64::from(checksum.bytes_per_checksum());
+    let data_len = data.metadata()?.len();
+    if checksum.kind() == ChecksumType::Null {
+        return Ok(data_len);
+    }
+    let sums = meta.metadata()?.len().saturating_sub(HEADER_BYTES) / checksum.sum_bytes() as u64;
+    let window = (WINDOW_BYTES / chunk_bytes).max(1);
+    let last = checksum.chunks(data_len).min(sums);
+    let mut end = last;
+    let (mut bytes, mut sum_bytes) = (Vec::new(), Vec::new());
+    while end > 0 {
+        let first = end.saturating_sub(window);
+        let (from, to) = (first * chunk_bytes, (end * chunk_bytes).min(data_len));
+        bytes.resize((to - from) as usize, 0);
+        data.read_exact_at(&mut bytes, from)?;
+        sum_bytes.resize((end - first) as usize * checksum.sum_bytes(), 0);
+        meta.read_exact_at(&mut sum_bytes, sum_offset(checksum, from))?;
+        let chunks = bytes.chunks(chunk_bytes as usize).zip(sum_bytes.as_chunks::<4>().0);
+        for (index, (chunk, sum)) in chunks.enumerate().rev() {
+            let parts = first + index as u64 + 1 == last && chunk.len() <= PARTS_OF_BYTES;
+            let good = good_part(checksum.kind(), chunk, u32::from_be_bytes(*sum), parts);
+            if good > 0 {
+                return Ok(from + index as u64 * chunk_bytes + good as u64);
+            }
+        }
+        end = first;
+    }
+    Ok(0)
+}
+
+/// How much of a chunk, from its start on, the sum is right for: all of it or nothing; or, if `parts` are looked for, as
+/// much as was there before the data of a last packet was written and its sum was not.
+fn good_part(kind: ChecksumType, chunk: &[u8], sum: u32, parts: bool) -> usize {
+    if kind.sum(chunk) == sum {
+        return chunk.len();
+    }
+    if !parts {
+        return 0;
+    }
+    let mut so_far = CompositeCrc::new(kind);
+    let mut found = 0;
+    for (index, byte) in chunk.iter().enumerate() {
+        so_far.update(kind.sum(&[*byte]), 1);
+        if so_far.finish() == sum {
+            found = index + 1;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(data: &[u8], checksum: Checksum) -> (File, File) {
+        let (d, m) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        d.write_all_at(data, 0).unwrap();
+        let mut bytes = header(checksum).to_vec();
+        checksum.compute(data, &mut bytes);
+        m.write_all_at(&bytes, 0).unwrap();
+        assert_eq!(m.metadata().unwrap().len(), file_len(checksum, data.len() as u64));
+        (d, m)
+    }
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    }
+
+    #[test]
+    fn a_header_as_a_stock_datanode_writes_it() {
+        assert_eq!(header(Checksum::DEFAULT), [0, 1, 2, 0, 0, 2, 0]);
+        let (_, meta) = files(b"", Checksum::DEFAULT);
+        assert_eq!(read_header(&meta).unwrap(), Checksum::DEFAULT);
+        for (at, byte) in [(1, 2), (2, 9), (3, 0xff), (5, 0)] {
+            let (_, meta) = files(b"", Checksum::DEFAULT);
+            meta.write_all_at(&[byte], at).unwrap();
+            assert_eq!(read_header(&meta).unwrap_err().kind(), io::ErrorKind::InvalidData, "byte {at}");
+        }
+        meta.set_len(6).unwrap();
+        assert_eq!(read_header(&meta).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_cut_leaves_a_right_sum_and_never_blesses_a_fault() {
+        let whole = bytes(1300);
+        for to in [0, 1, 511, 512, 600, 1024, 1299, 1300] {
+            let (data, meta) = files(&whole, Checksum::DEFAULT);
+            let sum = cut(&data, &meta, Checksum::DEFAULT, 1300, to).unwrap();
+            assert_eq!(last_sum(&data, &meta, Checksum::DEFAULT, to).unwrap(), sum, "to {to}");
+            assert_eq!(meta.metadata().unwrap().len(), file_len(Checksum::DEFAULT, to));
+        }
+        let (data, meta) = files(&whole, Checksum::DEFAULT);
+        data.write_all_at(&[!whole[700]], 700).unwrap();
+        let error = cut(&data, &meta, Checksum::DEFAULT, 1300, 600).unwrap_err();
+        assert_eq!((error.kind(), data.metadata().unwrap().len()), (io::ErrorKind::InvalidData, 1300));
+    }
+
+    #[test]
+    fn what_is_good_after_a_crash() {
+        let whole = bytes(1300);
+        let good = |change: &dyn Fn(&File, &File)| {
+            let (data, meta) = files(&whole, Checksum::DEFAULT);
+            change(&data, &meta);
+            good_len(&data, &meta, Checksum::DEFAULT).unwrap()
+        };
+        assert_eq!(good(&|_, _| ()), 1300);
+        assert_eq!(good(&|data, _| data.set_len(1200).unwrap()), 1024, "data of the last chunk is missing");
+        assert_eq!(good(&|_, meta| meta.set_len(7 + 8).unwrap()), 1024, "the last sum is missing");
+        assert_eq!(good(&|_, meta| meta.set_len(7 + 5).unwrap()), 512, "half a sum");
+        assert_eq!(good(&|_, meta| meta.set_len(3).unwrap()), 0);
+        assert_eq!(good(&|data, _| data.set_len(0).unwrap()), 0);
+        assert_eq!(good(&|data, _| data.write_all_at(&whole, 1300).unwrap()), 1300, "data without sums");
+        assert_eq!(good(&|data, _| data.write_all_at(&whole, 1100).unwrap()), 1024, "another packet's data");
+        assert_eq!(good(&|data, _| data.write_all_at(&[0; 788], 512).unwrap()), 512, "a tail of zeros");
+        assert_eq!(good(&|data, _| data.write_all_at(&[!whole[3]], 3).unwrap()), 1300, "not its business");
+    }
+}

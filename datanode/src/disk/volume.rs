@@ -1,0 +1,216 @@
+//! A volume: one folder's part of the block pool, how much room it has, and whether its disk works.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use nix::errno::Errno;
+use nix::sys::statvfs::statvfs;
+use trellis_proto::checksum::Checksum;
+
+use super::folder::Folder;
+use super::{meta, names};
+use crate::store::{Block, Pool, StorageReport, StorageType};
+
+/// Which of the three kinds of folders a replica's files are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// `tmp`
+    Tmp,
+    /// `current/rbw`
+    Rbw,
+    /// `current/finalized/subdirN/subdirM`
+    Finalized,
+}
+
+/// One volume.
+pub struct Volume {
+    /// Its number in this process.
+    pub index: u16,
+    /// Uuid of the storage.
+    pub storage: Arc<str>,
+    /// What it is made of.
+    pub storage_type: StorageType,
+    /// `DATA/current/BP-…`
+    pool_dir: PathBuf,
+    folder: Folder,
+    reserve: u64,
+    used: AtomicU64,
+    promised: AtomicU64,
+    failed: OnceLock<String>,
+}
+
+/// Bytes of the file system below a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Space {
+    size: u64,
+    used: u64,
+    available: u64,
+}
+
+impl Volume {
+    /// The volume of an attached folder. `reserve`: bytes that are never given to replicas.
+    pub fn new(
+        index: u16,
+        folder: Folder,
+        pool: &Pool,
+        storage: &str,
+        storage_type: StorageType,
+        reserve: u64,
+    ) -> Volume {
+        Volume {
+            index,
+            storage: storage.into(),
+            storage_type,
+            pool_dir: folder.path().join("current").join(&pool.id),
+            folder,
+            reserve,
+            used: AtomicU64::new(0),
+            promised: AtomicU64::new(0),
+            failed: OnceLock::new(),
+        }
+    }
+
+    /// The `--data` folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The pool's folder in it.
+    pub fn pool_dir(&self) -> &Path {
+        &self.pool_dir
+    }
+
+    /// The folder of a replica's files.
+    pub fn dir(&self, place: Place, block_id: u64) -> PathBuf {
+        match place {
+            Place::Tmp => self.pool_dir.join("tmp"),
+            Place::Rbw => self.pool_dir.join("current/rbw"),
+            Place::Finalized => self.pool_dir.join("current/finalized").join(names::subdir(block_id)),
+        }
+    }
+
+    /// Path of a data file.
+    pub fn data(&self, place: Place, block_id: u64) -> PathBuf {
+        self.dir(place, block_id).join(names::data(block_id))
+    }
+
+    /// Path of a meta file.
+    pub fn meta(&self, place: Place, block: Block) -> PathBuf {
+        self.dir(place, block.id).join(names::meta(block))
+    }
+
+    /// Makes the folder of a finalized replica if it is not there, durably.
+    pub fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        if dir.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(dir)?;
+        // From the new folder up to `finalized`.
+        for above in dir.ancestors().skip(1).take(2) {
+            sync_dir(above)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the disk failed, and how.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
+    /// Notes that the disk failed. False if that was known.
+    pub fn fail(&self, reason: String) -> bool {
+        self.failed.set(reason).is_ok()
+    }
+
+    /// Whether the disk can be written.
+    pub fn probe(&self) -> io::Result<()> {
+        let path = self.pool_dir.join("tmp/probe");
+        let file = File::create(&path)?;
+        file.sync_all()?;
+        fs::remove_file(&path)
+    }
+
+    /// Bytes that may be given to further replicas.
+    pub fn remaining(&self) -> io::Result<u64> {
+        Ok(self
+            .space()?
+            .available
+            .saturating_sub(self.reserve)
+            .saturating_sub(self.promised.load(Ordering::Relaxed)))
+    }
+
+    /// As heartbeats tell it.
+    pub fn report(&self) -> StorageReport {
+        let space = self.space().unwrap_or(Space { size: 0, used: 0, available: 0 });
+        let used = self.used.load(Ordering::Relaxed);
+        let failed = self.failure().is_some();
+        StorageReport {
+            storage: self.storage.clone(),
+            storage_type: self.storage_type,
+            failed,
+            capacity: if failed { 0 } else { space.size.saturating_sub(self.reserve) },
+            used: if failed { 0 } else { used },
+            remaining: if failed { 0 } else { self.remaining().unwrap_or(0) },
+            non_dfs_used: if failed { 0 } else { space.used.saturating_sub(used) },
+            path: self.path().to_owned(),
+        }
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let found = statvfs(&self.pool_dir)?;
+        let unit = found.fragment_size();
+        Ok(Space {
+            size: found.blocks().saturating_mul(unit),
+            used: found.blocks().saturating_sub(found.blocks_free()).saturating_mul(unit),
+            available: found.blocks_available().saturating_mul(unit),
+        })
+    }
+
+    /// Keeps bytes free for a replica that is being written.
+    pub fn promise(&self, bytes: u64) {
+        self.promised.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Ends a part of a promise.
+    pub fn release(&self, bytes: u64) {
+        self.promised.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a replica that grew from `old` to `new` bytes, or was deleted (`new` 0), with its sums.
+    pub fn count(&self, old: u64, new: u64) {
+        let (old, new) = (with_sums(old), with_sums(new));
+        if new >= old {
+            self.used.fetch_add(new - old, Ordering::Relaxed);
+        } else {
+            self.used.fetch_sub(old - new, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Bytes that a replica takes with its sums. Those of HDFS's default checksum: to know better, a scan would have to open
+/// every file.
+pub fn with_sums(len: u64) -> u64 {
+    len.saturating_add(if len == 0 { 0 } else { meta::file_len(Checksum::DEFAULT, len.min(u64::MAX / 2)) })
+}
+
+/// Makes the names in a folder durable.
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Errors after which a disk is not used any more, whatever it says next.
+pub fn is_failure(error: &io::Error) -> bool {
+    let Some(code) = error.raw_os_error() else { return false };
+    matches!(
+        Errno::from_raw(code),
+        Errno::EIO | Errno::EROFS | Errno::ENODEV | Errno::ENXIO | Errno::EUCLEAN | Errno::ESTALE
+    )
+}
+
+/// Errors that say that a disk is full.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOSPC | Errno::EDQUOT))
+}

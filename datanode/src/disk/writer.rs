@@ -1,0 +1,233 @@
+//! The writer of a replica: packets to two files.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, MutexGuard};
+
+use trellis_proto::checksum::{Checksum, ChecksumType};
+use trellis_proto::data_transfer::CHECKSUM_BYTES;
+
+use super::core::Core;
+use super::meta;
+use super::pipeline::{InPipeline, Io};
+use super::volume::{is_full, sync_dir};
+use crate::store::{Acked, Replica, ReplicaWriter, Result, StoreError, WriterStopped};
+
+/// The writer of a replica.
+pub struct Writer {
+    core: Arc<Core>,
+    pipeline: Arc<InPipeline>,
+    number: u64,
+    data: File,
+    meta: File,
+    checksum: Checksum,
+    acked: Acked,
+    /// Sums that were computed here.
+    sums: Vec<u8>,
+    names_synced: bool,
+    full: bool,
+    ended: bool,
+}
+
+impl Writer {
+    /// The writer with this number, over the replica's open files.
+    pub fn new(core: Arc<Core>, pipeline: Arc<InPipeline>, number: u64, data: File, meta: File) -> Writer {
+        let (checksum, acked) = {
+            let io = pipeline.io();
+            (io.checksum, io.acked.clone())
+        };
+        let (sums, names_synced, full, ended) = (Vec::new(), false, false, false);
+        Writer { core, pipeline, number, data, meta, checksum, acked, sums, names_synced, full, ended }
+    }
+
+    /// After a failed write: makes the files again what they were, as far as the disk lets us.
+    fn undo(&self, io: &mut Io, len: u64) {
+        io.broken = true;
+        let start = self.checksum.chunk_start(len);
+        let mut done =
+            self.data.set_len(len).and_then(|()| self.meta.set_len(meta::file_len(self.checksum, len)));
+        if start < len && self.checksum.kind() != ChecksumType::Null {
+            let at = meta::sum_offset(self.checksum, start);
+            done = done.and_then(|()| self.meta.write_all_at(&io.last_sum.to_be_bytes(), at));
+        }
+        io.broken = done.is_err();
+    }
+
+    fn stopped(&self) -> StoreError {
+        match self.pipeline.volume.failure() {
+            Some(_) => StoreError::VolumeFailed(self.pipeline.volume.path().to_owned()),
+            None => StoreError::Stopped(self.pipeline.block()),
+        }
+    }
+
+    fn sync_files(&self) -> Result<()> {
+        let volume = &self.pipeline.volume;
+        let path = || volume.data(self.pipeline.place(), self.pipeline.block_id);
+        let synced = self.data.sync_data().and_then(|()| self.meta.sync_data());
+        synced.map_err(|e| self.core.write_error(volume, "syncing", &path(), e))
+    }
+
+    /// Deletes what was written, unless another has it now.
+    fn remove(&mut self) {
+        self.ended = true;
+        let pipeline = self.pipeline.clone();
+        let _turn = self.core.turn(pipeline.block_id);
+        let mine: Option<MutexGuard<'_, Io>> = pipeline.io_of(self.number);
+        if mine.is_some() {
+            pipeline.retire();
+            self.core.discard(&pipeline);
+        }
+    }
+}
+
+impl ReplicaWriter for Writer {
+    fn replica(&self) -> Replica {
+        let (block, len) = (self.pipeline.block(), self.pipeline.len());
+        self.core.replica(block, len, self.pipeline.state(), self.pipeline.volume.index)
+    }
+
+    fn checksum(&self) -> Checksum {
+        self.checksum
+    }
+
+    fn len(&self) -> u64 {
+        self.pipeline.len()
+    }
+
+    fn write(&mut self, offset: u64, sums: Option<&[u8]>, data: &[u8]) -> Result<()> {
+        let pipeline = self.pipeline.clone();
+        let mut io = pipeline.io_of(self.number).ok_or_else(|| self.stopped())?;
+        let packet = Packet { offset, sums, data };
+        let len = pipeline.len();
+        if offset > len || io.broken {
+            let reason = format!("a packet begins at byte {offset}; {len} bytes are here");
+            return Err(StoreError::Request { block: pipeline.block(), reason });
+        }
+        let end = offset.saturating_add(data.len() as u64);
+        if end <= len {
+            return Ok(());
+        }
+        let sums = packet.sums_from(self.checksum, len, io.last_sum, &mut self.sums);
+        let sums = sums.map_err(|reason| StoreError::Request { block: pipeline.block(), reason })?;
+        // The data first: what has no sum yet is found and cut off after a crash.
+        let written = self.data.write_all_at(&data[(len - offset) as usize..], len);
+        let at = meta::sum_offset(self.checksum, len);
+        if let Err(error) = written.and_then(|()| self.meta.write_all_at(sums, at)) {
+            self.full |= is_full(&error);
+            self.undo(&mut io, len);
+            let path = pipeline.volume.data(pipeline.place(), pipeline.block_id);
+            return Err(self.core.write_error(&pipeline.volume, "writing", &path, error));
+        }
+        let partial = self.checksum.chunk_start(end) != end;
+        let last = sums.last_chunk::<CHECKSUM_BYTES>().map_or(0, |sum| u32::from_be_bytes(*sum));
+        io.last_sum = if partial { last } else { 0 };
+        pipeline.set_len(end);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        drop(self.pipeline.io_of(self.number).ok_or_else(|| self.stopped())?);
+        self.sync_files()?;
+        if !self.names_synced {
+            let dir = self.pipeline.volume.dir(self.pipeline.place(), self.pipeline.block_id);
+            sync_dir(&dir).map_err(|e| self.core.write_error(&self.pipeline.volume, "syncing", &dir, e))?;
+            self.names_synced = true;
+        }
+        Ok(())
+    }
+
+    fn acked(&self) -> Acked {
+        self.acked.clone()
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Replica> {
+        if self.core.settings.sync_on_close {
+            self.sync_files()?;
+        }
+        let pipeline = self.pipeline.clone();
+        let _turn = self.core.turn(pipeline.block_id);
+        let io = pipeline.io_of(self.number).ok_or_else(|| self.stopped())?;
+        if io.broken {
+            let reason = "a write of it failed".to_owned();
+            return Err(StoreError::Unfit { block: pipeline.block(), reason });
+        }
+        let replica = self.core.finalize(&pipeline)?;
+        pipeline.retire();
+        self.ended = true;
+        Ok(replica)
+    }
+
+    fn into_rbw(mut self: Box<Self>, acked: u64) -> Result<Replica> {
+        let pipeline = self.pipeline.clone();
+        let _turn = self.core.turn(pipeline.block_id);
+        let io = pipeline.io_of(self.number).ok_or_else(|| self.stopped())?;
+        let replica = self.core.temporary_to_rbw(&pipeline, &io, acked)?;
+        pipeline.retire();
+        self.ended = true;
+        Ok(replica)
+    }
+
+    fn abandon(mut self: Box<Self>) {
+        self.remove();
+    }
+
+    fn on_stop(&mut self, stopped: WriterStopped) {
+        self.pipeline.on_stop(self.number, stopped);
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // An RBW of a full disk that no reader counts on only takes room.
+        let useless = self.pipeline.temporary || (self.full && self.acked.get() == 0);
+        if !self.ended && useless {
+            self.remove();
+        }
+    }
+}
+
+/// What a session hands over.
+struct Packet<'a> {
+    offset: u64,
+    sums: Option<&'a [u8]>,
+    data: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// The sums to write from the chunk of byte `len` on, where `len` bytes are there already, the last chunk of them
+    /// with the sum `last_sum`. Those that came with the packet where they fit, otherwise made in `made`.
+    fn sums_from(
+        &self,
+        checksum: Checksum,
+        len: u64,
+        last_sum: u32,
+        made: &'a mut Vec<u8>,
+    ) -> std::result::Result<&'a [u8], String> {
+        let new = &self.data[(len - self.offset) as usize..];
+        if let Some(sums) = self.sums {
+            let into = self.offset - checksum.chunk_start(self.offset);
+            let one = into + self.data.len() as u64 <= checksum.bytes_per_checksum().into();
+            if sums.len() != checksum.sums_len(self.data.len()) || (into > 0 && !one) {
+                let (sums, data) = (sums.len(), self.data.len());
+                return Err(format!("{sums} bytes of sums for {data} bytes from byte {} on", self.offset));
+            }
+            if into == 0 {
+                let known = meta::sum_offset(checksum, len) - meta::sum_offset(checksum, self.offset);
+                return Ok(&sums[known as usize..]);
+            }
+        }
+        made.clear();
+        let kind = checksum.kind();
+        let chunk_bytes = u64::from(checksum.bytes_per_checksum());
+        let into = len % chunk_bytes;
+        let (head, tail) = match into {
+            0 => (&[][..], new),
+            _ => new.split_at(new.len().min((chunk_bytes - into) as usize)),
+        };
+        if !head.is_empty() && kind != ChecksumType::Null {
+            made.extend_from_slice(&kind.combine(last_sum, kind.sum(head), head.len() as u64).to_be_bytes());
+        }
+        checksum.compute(tail, made);
+        Ok(made)
+    }
+}
