@@ -48,6 +48,7 @@ impl Folder {
     /// Makes the folder one of this cluster and pool if it is new, and refuses it if it is of another. Answers its
     /// storage's uuid.
     pub fn attach(&mut self, datanode_uuid: &str, pool: &Pool) -> Result<String> {
+        let is_new = self.version.is_none();
         let version = match self.version.take() {
             Some(version) => version,
             None => Version::new([
@@ -64,8 +65,10 @@ impl Folder {
         let storage = version.get("storageID").filter(|id| is_plain(id));
         let storage = storage.ok_or_else(|| self.refused("its VERSION has no storageID"))?.to_owned();
         self.attach_pool(pool)?;
-        let io = |source| StoreError::Io { what: "writing", path: self.path.join("current/VERSION"), source };
-        version.write(&self.path.join("current/VERSION")).map_err(io)?;
+        if is_new {
+            let file = self.path.join("current/VERSION");
+            version.write(&file).map_err(|source| StoreError::Io { what: "writing", path: file, source })?;
+        }
         self.version = Some(version);
         Ok(storage)
     }
@@ -90,7 +93,9 @@ impl Folder {
         if dir.join("previous").exists() {
             return Err(self.refused("an upgrade of it is not finalized: do that with what began it"));
         }
-        let version = match Version::read(&file).map_err(io)? {
+        let found = Version::read(&file).map_err(io)?;
+        let is_new = found.is_none();
+        let version = match found {
             Some(version) => version,
             None if !entries(&dir.join("current/finalized"))?.is_empty() => {
                 return Err(self.refused(&format!("{} has blocks but no current/VERSION", dir.display())));
@@ -109,16 +114,18 @@ impl Folder {
         for folder in ["tmp", "current/finalized", "current/rbw"] {
             fs::create_dir_all(dir.join(folder)).map_err(io)?;
         }
-        version.write(&file).map_err(io)?;
+        if is_new {
+            version.write(&file).map_err(io)?;
+            for synced in [&dir, &current, &self.path] {
+                File::open(synced).and_then(|dir| dir.sync_all()).map_err(io)?;
+            }
+        }
         // What a stock DataNode remembers over a restart: it is not true any more.
         for memory in ["replicas", "dfsUsed"] {
             match fs::remove_file(dir.join("current").join(memory)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
                 _ => {}
             }
-        }
-        for synced in [&dir, &current, &self.path] {
-            File::open(synced).and_then(|dir| dir.sync_all()).map_err(io)?;
         }
         Ok(())
     }

@@ -41,6 +41,10 @@ impl Load<'_> {
         let rbw_dir = self.volume.dir(Place::Rbw, 0);
         let mut rbw = files(&rbw_dir, |_| true)?;
         for n in 0..SUBDIRS {
+            let dir = self.volume.dir(Place::Finalized, n << 16);
+            if !dir.parent().is_some_and(Path::is_dir) {
+                continue;
+            }
             for m in 0..SUBDIRS {
                 self.finalized(n << 16 | m << 8, &mut rbw)?;
             }

@@ -172,6 +172,7 @@ impl Core {
             tracing::warn!(%block, %error, "a replica's file is gone");
             if let Some(Slot::InPipeline(pipeline)) = self.map().remove(block.id) {
                 pipeline.stop();
+                pipeline.forget_promise();
             }
             volume.count(replica.len, 0);
             self.event(Event::Missing(replica));

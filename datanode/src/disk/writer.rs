@@ -178,10 +178,14 @@ impl ReplicaWriter for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
         // An RBW of a full disk that no reader counts on only takes room.
-        let useless = self.pipeline.temporary || (self.full && self.acked.get() == 0);
-        if !self.ended && useless {
+        if self.pipeline.temporary || (self.full && self.acked.get() == 0) {
             self.remove();
+        } else if self.pipeline.io_of(self.number).is_some() {
+            self.pipeline.forget_promise();
         }
     }
 }

@@ -1,6 +1,11 @@
 //! The store on disk.
 
+mod damage;
+mod folders;
 mod life;
+mod model;
+mod room;
+mod scan;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -61,6 +66,19 @@ impl Fixture {
     pub fn restart(&mut self) {
         self.store = None;
         self.start().unwrap();
+    }
+
+    /// Drops the store, changes its folders, and starts another.
+    pub fn restart_after(&mut self, change: impl FnOnce(&Fixture)) {
+        self.store = None;
+        change(self);
+        self.start().unwrap();
+    }
+
+    /// Ends the store and leaves its folders.
+    pub fn take_dirs(&mut self) -> Vec<TempDir> {
+        self.store = None;
+        std::mem::take(&mut self.dirs)
     }
 
     fn start(&mut self) -> Result<()> {
