@@ -2,6 +2,7 @@
 
 use super::walk::Node;
 use crate::ops::open_files::{ListOpenFiles, OpenFilesPage};
+use crate::ops::statistics::{ConcernsPage, ListConcerns, Totals};
 
 /// An unbounded read that an operation needs before it can go on.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +26,10 @@ pub enum WalkJob {
     },
     /// A page of the files that are open for writing.
     OpenFiles(ListOpenFiles),
+    /// Blocks that are not as they should be, over all files.
+    Totals,
+    /// A page of the files that have such blocks.
+    Concerns(ListConcerns),
 }
 
 /// What a walk job came to, for the operation that asked.
@@ -46,6 +51,10 @@ pub enum WalkResult {
     },
     /// A page of open files, and which one.
     OpenFiles(ListOpenFiles, OpenFilesPage),
+    /// Blocks that are not as they should be.
+    Totals(Totals),
+    /// A page of the files that have such blocks, and which one.
+    Concerns(ListConcerns, ConcernsPage),
 }
 
 /// Totals below (and including) a directory, or of a file.

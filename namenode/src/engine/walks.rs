@@ -21,6 +21,8 @@ use crate::path::Path;
 use crate::refusal::RpcError;
 
 mod access;
+mod buckets;
+mod concerns;
 mod open_files;
 mod summary;
 
@@ -50,6 +52,11 @@ pub(super) async fn walk(engine: &Arc<Engine>, ctx: &Ctx, job: WalkJob) -> Resul
         WalkJob::OpenFiles(call) => {
             let page = open_files::walk(&walk, &call).await?;
             WalkResult::OpenFiles(call, page)
+        }
+        WalkJob::Totals => WalkResult::Totals(concerns::totals(&walk).await?),
+        WalkJob::Concerns(call) => {
+            let page = concerns::page(&walk, &call).await?;
+            WalkResult::Concerns(call, page)
         }
     })
 }

@@ -14,6 +14,7 @@ pub mod open_files;
 pub mod reap;
 pub mod rename;
 pub mod replicas;
+pub mod statistics;
 pub mod status;
 pub mod summary;
 pub mod write;

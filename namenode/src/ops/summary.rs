@@ -61,8 +61,12 @@ fn summary(tx: &mut Tx<'_, '_>, path: &Path, sticky: bool, what: &str) -> Result
     }
 }
 
-/// The counts of one file.
+/// The counts of one file. A last block that is not complete takes the space of a whole one, as in stock.
 pub(crate) fn of_file(inode: &Inode) -> Summary {
-    let space = inode.length.saturating_mul(u64::from(inode.replication));
+    let bytes = match inode.unfinished {
+        Some(known) => inode.length.saturating_sub(known).saturating_add(inode.block_size),
+        None => inode.length,
+    };
+    let space = bytes.saturating_mul(u64::from(inode.replication));
     Summary { length: inode.length, files: 1, directories: 0, space }
 }

@@ -13,7 +13,7 @@
 //! what its audit line says, is in its plan. docs/COMPAT.md is made from this table.
 
 use super::plan::methods;
-use super::{attributes, files, fixed, names, status};
+use super::{attributes, cluster, files, fixed, names, status};
 
 #[rustfmt::skip]
 methods! {
@@ -45,21 +45,21 @@ methods! {
     "getBatchedListing" => read(GET_BATCHED_LISTING, status::batched_listing, audit "listStatus");
     "renewLease" => write(RENEW_LEASE, files::renew_lease);
     "recoverLease" => write(RECOVER_LEASE, files::recover_lease);
-    "getFsStats" => answer(GET_FS_STATS, fixed::fs_stats, note "capacity and blocks are 0 while there are no datanodes");
-    "getFsReplicatedBlockStats" => answer(GET_FS_REPLICATED_BLOCK_STATS, fixed::replicated_block_stats, note "0 while there are no datanodes");
+    "getFsStats" => read(GET_FS_STATS, cluster::fs_stats, note "blocks in trouble as when their files were last looked at");
+    "getFsReplicatedBlockStats" => read(GET_FS_REPLICATED_BLOCK_STATS, cluster::replicated_block_stats, note "as when their files were last looked at; those of the highest priority are not told apart");
     "getFsECBlockGroupStats" => answer(GET_FS_EC_BLOCK_GROUP_STATS, fixed::ec_block_group_stats, note "always 0: there is no erasure coding");
-    "getDatanodeReport" => answer(GET_DATANODE_REPORT, fixed::datanode_report, note "empty while there are no datanodes");
-    "getDatanodeStorageReport" => answer(GET_DATANODE_STORAGE_REPORT, fixed::datanode_storage_report, note "empty while there are no datanodes");
+    "getDatanodeReport" => read(GET_DATANODE_REPORT, cluster::datanode_report, note "as this namenode hears of them; no datanode is ever decommissioned; up to 10 000 blocks of a storage are counted");
+    "getDatanodeStorageReport" => read(GET_DATANODE_STORAGE_REPORT, cluster::datanode_storage_report, note "the same");
     "getPreferredBlockSize" => read(GET_PREFERRED_BLOCK_SIZE, status::preferred_block_size);
     "setSafeMode" => answer(SET_SAFE_MODE, fixed::safe_mode, note "get and leave; there is no safe mode to enter");
     "saveNamespace" => refuse(SAVE_NAMESPACE, su "saveNamespace", UnsupportedOperation, "There is no image to save: the namespace is in the metadata store. Back the store up instead ('trellis store dump').");
     "rollEdits" => refuse(ROLL_EDITS, su "rollEditLog", UnsupportedOperation, "There is no edit log to roll: the namespace is in the metadata store.");
     "restoreFailedStorage" => answer(RESTORE_FAILED_STORAGE, fixed::restore_failed_storage, note "check answers false: there are no edit directories to restore; the rest is refused");
-    "refreshNodes" => answer(REFRESH_NODES, fixed::refresh_nodes, note "nothing to read while there are no datanodes");
+    "refreshNodes" => answer(REFRESH_NODES, fixed::refresh_nodes, note "nothing to read: there are no lists of datanodes to admit or leave out, as in stock without them");
     "finalizeUpgrade" => answer(FINALIZE_UPGRADE, fixed::finalize_upgrade, note "no upgrade is ever unfinished");
     "upgradeStatus" => answer(UPGRADE_STATUS, fixed::upgrade_status);
     "rollingUpgrade" => answer(ROLLING_UPGRADE, fixed::rolling_upgrade, note "query and finalize; namenodes are upgraded one by one, without a mode for it");
-    "listCorruptFileBlocks" => answer(LIST_CORRUPT_FILE_BLOCKS, fixed::corrupt_file_blocks, note "empty while there are no datanodes");
+    "listCorruptFileBlocks" => read(LIST_CORRUPT_FILE_BLOCKS, cluster::corrupt_file_blocks);
     "metaSave" => refuse(META_SAVE, su "metaSave", UnsupportedOperation, "A namenode writes no dumps. See its /metrics, or 'trellis store dump'.");
     "getFileInfo" => read(GET_FILE_INFO, status::file_info, audit "getfileinfo");
     "getLocatedFileInfo" => read(GET_LOCATED_FILE_INFO, status::located_file_info, audit "getfileinfo");
@@ -124,7 +124,7 @@ methods! {
     "getErasureCodingPolicy" => read(GET_ERASURE_CODING_POLICY, status::ec_policy, audit "getErasureCodingPolicy", note "always none");
     "getErasureCodingCodecs" => answer(GET_ERASURE_CODING_CODECS, fixed::ec_codecs, note "always none");
     "getQuotaUsage" => read(GET_QUOTA_USAGE, status::quota_usage, audit "quotaUsage", note "usage is counted; there are no quotas");
-    "listOpenFiles" => read(LIST_OPEN_FILES, files::open_files, audit "listOpenFiles", note "none keeps a datanode from being decommissioned: there are no datanodes");
+    "listOpenFiles" => read(LIST_OPEN_FILES, files::open_files, audit "listOpenFiles", note "none keeps a datanode from being decommissioned: none ever is");
     "msync" => answer(MSYNC, fixed::msync, note "nothing to wait for: every namenode answers from the store");
     "satisfyStoragePolicy" => refuse(SATISFY_STORAGE_POLICY, Io, "Cannot request to satisfy storage policy when storage policy satisfier feature has been disabled by admin. Seek for an admin help to enable it or use Mover tool.");
     "getHAServiceState" => answer(GET_HA_SERVICE_STATE, fixed::ha_service_state, note "refused as stock does without HA: every namenode is active");

@@ -96,30 +96,6 @@ pub(super) fn storage_policies(
     Ok(hdfs::GetStoragePoliciesResponseProto { policies: POLICIES.iter().map(policy_message).collect() })
 }
 
-pub(super) fn fs_stats(
-    _: &Service,
-    _: &Caller,
-    _: hdfs::GetFsStatusRequestProto,
-) -> Answer<hdfs::GetFsStatsResponseProto> {
-    Ok(hdfs::GetFsStatsResponseProto {
-        missing_repl_one_blocks: Some(0),
-        blocks_in_future: Some(0),
-        pending_deletion_blocks: Some(0),
-        ..Default::default()
-    })
-}
-
-pub(super) fn replicated_block_stats(
-    _: &Service,
-    _: &Caller,
-    _: hdfs::GetFsReplicatedBlockStatsRequestProto,
-) -> Answer<hdfs::GetFsReplicatedBlockStatsResponseProto> {
-    Ok(hdfs::GetFsReplicatedBlockStatsResponseProto {
-        highest_prio_low_redundancy_blocks: Some(0),
-        ..Default::default()
-    })
-}
-
 pub(super) fn ec_block_group_stats(
     _: &Service,
     _: &Caller,
@@ -129,24 +105,6 @@ pub(super) fn ec_block_group_stats(
         highest_prio_low_redundancy_blocks: Some(0),
         ..Default::default()
     })
-}
-
-pub(super) fn datanode_report(
-    _: &Service,
-    caller: &Caller,
-    _: hdfs::GetDatanodeReportRequestProto,
-) -> Answer<hdfs::GetDatanodeReportResponseProto> {
-    check_superuser(caller, "datanodeReport")?;
-    Ok(hdfs::GetDatanodeReportResponseProto::default())
-}
-
-pub(super) fn datanode_storage_report(
-    _: &Service,
-    caller: &Caller,
-    _: hdfs::GetDatanodeStorageReportRequestProto,
-) -> Answer<hdfs::GetDatanodeStorageReportResponseProto> {
-    check_superuser(caller, "getDatanodeStorageReport")?;
-    Ok(hdfs::GetDatanodeStorageReportResponseProto::default())
 }
 
 pub(super) fn slow_datanode_report(
@@ -238,17 +196,6 @@ pub(super) fn rolling_upgrade(
         }
     }
     Ok(hdfs::RollingUpgradeResponseProto { rolling_upgrade_info: None })
-}
-
-pub(super) fn corrupt_file_blocks(
-    _: &Service,
-    caller: &Caller,
-    request: hdfs::ListCorruptFileBlocksRequestProto,
-) -> Answer<hdfs::ListCorruptFileBlocksResponseProto> {
-    check_superuser(caller, "listCorruptFileBlocks")?;
-    let cookie = request.cookie.unwrap_or_else(|| "0".to_owned());
-    let corrupt = hdfs::CorruptFileBlocksProto { files: Vec::new(), cookie };
-    Ok(hdfs::ListCorruptFileBlocksResponseProto { corrupt })
 }
 
 pub(super) fn cache_directives(

@@ -20,6 +20,7 @@ pub mod protocols;
 pub mod plan;
 
 mod attributes;
+mod cluster;
 mod convert;
 mod files;
 mod fixed;

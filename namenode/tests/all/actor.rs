@@ -16,6 +16,7 @@ use trellis_namenode::ops::locations::{GetBlockLocations, Opened, get_block_loca
 use trellis_namenode::ops::mkdirs::{Mkdirs, mkdirs};
 use trellis_namenode::ops::open_files::{ListOpenFiles, OpenFilesPage, list_open_files};
 use trellis_namenode::ops::rename::{Rename, Rename2, rename, rename2};
+use trellis_namenode::ops::statistics::{ConcernsPage, ListConcerns, Totals, Trouble, list_concerns, totals};
 use trellis_namenode::ops::status::{self, CheckAccess, FileStatus};
 use trellis_namenode::ops::summary::{get_content_summary, get_quota_usage};
 use trellis_namenode::ops::write::{AbandonBlock, BlockName, Complete, Fsync, WrittenFile};
@@ -238,6 +239,16 @@ impl Actor {
         let path = Path::parse(text)?;
         let usage = self.read(move |tx| get_quota_usage(tx, &path)).await?;
         Ok(format!("names={} quota={} space={}", usage.names, usage.quota, usage.space))
+    }
+
+    pub async fn totals(&self) -> Said<Totals> {
+        self.read(totals).await
+    }
+
+    pub async fn concerns(&self) -> Said<ConcernsPage> {
+        let (trouble, under) = (Trouble::Missing, Path::parse("/").unwrap());
+        let call = ListConcerns { trouble, after: 0, under, blocks: 100 };
+        self.read(move |tx| list_concerns(tx, &call, "listCorruptFileBlocks")).await
     }
 
     pub async fn open_files(&self, after: i64, under: &str) -> Said<OpenFilesPage> {

@@ -92,6 +92,9 @@ async fn reads(nn: &Namenode, root: &Actor, table: &mut Table) {
         ("summary", "getQuotaUsage", "a directory with 2 in it"),
         nn.spent(root.quota_usage(DEEP)).await,
     );
+    table
+        .add(("statistics", "getFsStats", "nothing in trouble, no datanodes"), nn.spent(root.totals()).await);
+    table.add(("statistics", "listCorruptFileBlocks", "none"), nn.spent(root.concerns()).await);
     let id = root.status(&f).await.unwrap().unwrap().inode.id;
     let by_id = format!("/.reserved/.inodes/{id}");
     table.add(("status", "getFileInfo", "a file by its id"), nn.spent(root.status(&by_id)).await);

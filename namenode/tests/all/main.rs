@@ -163,6 +163,9 @@ fn rpc_trials() -> Vec<Trial> {
                 rpc::calls::a_directory_comes_and_goes,
                 rpc::calls::a_file_is_created_and_closed,
                 rpc::calls::calls_in_one_write_are_all_answered,
+                rpc::cluster::datanodes_and_their_space,
+                rpc::cluster::blocks_in_trouble,
+                rpc::cluster::troubled_files_are_paged,
             ]
         };
     }

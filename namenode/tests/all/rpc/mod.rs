@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod calls;
+pub mod cluster;
 pub mod limits;
 pub mod mutations;
 pub mod repeats;
