@@ -84,6 +84,13 @@ pub const LEVELS: &[Level] = &[
         has_tests: true,
     },
     Level {
+        name: "stock",
+        help: "a datanode's folders, served in turn by ours and by stock Hadoop's",
+        run: Run::Program(stock),
+        needs: JAVA,
+        has_tests: true,
+    },
+    Level {
         name: "e2e",
         help: "real processes, asked by stock Hadoop's clients",
         run: Run::Program(e2e),
@@ -107,6 +114,13 @@ fn clippy() -> Command {
 fn crates() -> Command {
     let mut command = cargo();
     command.args(["test", "--workspace", "--exclude", "trellis-e2e", "--no-fail-fast"]);
+    command
+}
+
+fn stock() -> Command {
+    let mut command = cargo();
+    command.env("TRELLIS_TEST_STOCK", "1");
+    command.args(["test", "--package", "trellis-datanode", "--test", "all", "stock"]);
     command
 }
 

@@ -11,9 +11,9 @@ use super::map::{ReplicaMap, Resting, Slot};
 use super::names::{self, Name, SUBDIRS};
 use super::volume::{Place, Volume};
 use super::{meta, volume};
-use crate::store::{Block, ReplicaState, Result, StoreError};
+use crate::store::{Block, Result, StoreError};
 
-/// The replicas of a volume, and the bytes that they take.
+/// The replicas of a volume.
 pub fn load(volume: &Volume) -> Result<Vec<(u64, Resting)>> {
     let found = Load { volume, found: Vec::new() }.run();
     found.map_err(|(path, source)| StoreError::Io { what: "looking for replicas in", path, source })
@@ -188,7 +188,7 @@ fn remove(path: &Path) -> Found<()> {
 /// Puts what volumes hold into one map. Of two replicas of one block the one with the higher stamp is kept, then the
 /// longer one, then the finalized one; the other is removed.
 pub fn merge(volumes: &[std::sync::Arc<Volume>], found: Vec<Vec<(u64, Resting)>>) -> Result<ReplicaMap> {
-    let mut map = ReplicaMap::default();
+    let mut map = ReplicaMap::with_capacity(found.iter().map(Vec::len).sum());
     for (id, replica) in found.into_iter().flatten() {
         let mut lost = None;
         if let Err(Slot::Resting(other)) = map.add(id, Slot::Resting(replica)) {
@@ -208,9 +208,7 @@ pub fn merge(volumes: &[std::sync::Arc<Volume>], found: Vec<Vec<(u64, Resting)>>
         }
     }
     for (_, slot) in map.iter() {
-        if slot.state() != ReplicaState::Temporary {
-            volumes[usize::from(slot.volume())].count(0, slot.stamp_and_len().1);
-        }
+        volumes[usize::from(slot.volume())].count(0, slot.stamp_and_len().1);
     }
     Ok(map)
 }

@@ -87,12 +87,16 @@ impl Slot {
 }
 
 /// Replicas by block id.
-#[derive(Default)]
 pub struct ReplicaMap {
     slots: HashMap<u64, Slot>,
 }
 
 impl ReplicaMap {
+    /// An empty map with room for so many.
+    pub fn with_capacity(replicas: usize) -> Self {
+        ReplicaMap { slots: HashMap::with_capacity(replicas) }
+    }
+
     /// The replica of a block.
     pub fn get(&self, block_id: u64) -> Option<&Slot> {
         self.slots.get(&block_id)
@@ -139,20 +143,15 @@ impl ReplicaMap {
         self.slots.iter().map(|(id, slot)| (*id, slot))
     }
 
-    /// The FINALIZED replicas of a volume whose ids are in `ids`, sorted by id.
+    /// The FINALIZED replicas of a volume whose ids are to be kept, with their lengths.
     pub fn finalized(&self, volume: u16, keep: impl Fn(u64) -> bool) -> Vec<(Block, u64)> {
-        let mut found: Vec<(Block, u64)> = self
-            .slots
-            .iter()
-            .filter_map(|(id, slot)| match slot {
-                Slot::Resting(r) if r.volume == volume && !r.unfinished && keep(*id) => {
-                    Some((Block { id: *id, stamp: r.stamp }, r.len))
-                }
-                _ => None,
-            })
-            .collect();
-        found.sort_unstable();
-        found
+        let finalized = self.slots.iter().filter_map(|(id, slot)| match slot {
+            Slot::Resting(r) if r.volume == volume && !r.unfinished && keep(*id) => {
+                Some((Block { id: *id, stamp: r.stamp }, r.len))
+            }
+            _ => None,
+        });
+        finalized.collect()
     }
 }
 

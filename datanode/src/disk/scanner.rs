@@ -1,10 +1,11 @@
 //! The scanner of a volume: reads all replicas, slowly, and compares names on disk with the replicas in memory, so that
 //! the namenode hears of what the disk lost before all other replicas are lost too.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::num::NonZeroU64;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -143,13 +144,13 @@ impl Core {
 
     /// Reads all finalized replicas of one folder.
     fn scan_folder(self: &Arc<Self>, volume: &Volume, folder: u64) {
-        let like = like(folder);
-        let replicas = self.map().finalized(volume.index, |id| names::subdir(id) == names::subdir(like));
-        for (block, _) in replicas {
+        for id in self.names_in(volume, like(folder)) {
             if self.scanning[usize::from(volume.index)].closed() || volume.failure().is_some() {
                 return;
             }
-            self.verify(block);
+            if self.map().get(id).is_some_and(|slot| slot.volume() == volume.index) {
+                self.verify_finalized(id);
+            }
         }
     }
 
@@ -190,33 +191,27 @@ impl Core {
         Ok(())
     }
 
-    /// Compares the finalized files of a volume with the replicas in memory.
+    /// Compares the names of a volume's finalized files with the replicas in memory.
     fn scan_names(&self, volume: &Volume) {
-        for folder in 0..FOLDERS {
-            if self.scanning[usize::from(volume.index)].closed() || volume.failure().is_some() {
-                return;
-            }
-            let like = like(folder);
-            let dir = volume.dir(Place::Finalized, like);
-            let lengths = match lengths(&dir) {
-                Ok(lengths) => lengths,
-                Err(error) => {
-                    let error = self.read_error(volume, "listing", &dir, error);
-                    tracing::warn!(%error, "the names of a folder could not be compared");
-                    continue;
+        for n in 0..SUBDIRS {
+            // One part of the replicas at a time: neither is the map locked for long nor much copied.
+            let mut replicas = self.map().finalized(volume.index, |id| folder_of(id) / SUBDIRS == n);
+            replicas.sort_unstable_by_key(|(block, _)| folder_of(block.id));
+            for together in replicas.chunk_by(|(a, _), (b, _)| folder_of(a.id) == folder_of(b.id)) {
+                if self.scanning[usize::from(volume.index)].closed() || volume.failure().is_some() {
+                    return;
                 }
-            };
-            let replicas = self.map().finalized(volume.index, |id| names::subdir(id) == names::subdir(like));
-            for (block, len) in replicas {
-                if lengths.get(&block.id) != Some(&len) {
-                    self.look_again(volume, block, len);
+                let Some((first, _)) = together.first() else { continue };
+                let names = self.names_in(volume, first.id);
+                for (block, len) in together.iter().filter(|(block, _)| !names.contains(&block.id)) {
+                    self.look_again(volume, *block, *len);
                 }
             }
         }
     }
 
-    /// A replica whose file was not there, or of another length, when its folder was listed: it may have been deleted,
-    /// appended to or made since.
+    /// A replica whose file was not there when its folder was listed: it may have been deleted, appended to or made
+    /// since.
     fn look_again(&self, volume: &Volume, block: Block, len: u64) {
         let _turn = self.turn(block.id);
         let Some(slot) = self.map().get(block.id).cloned() else { return };
@@ -225,12 +220,20 @@ impl Core {
         }
         let replica = self.shown(block.id, &slot);
         match fs::symlink_metadata(volume.data(Place::Finalized, block.id)) {
-            Ok(found) if found.is_file() && found.len() == len => {}
-            Ok(found) => {
-                drop(self.corrupt(replica, &format!("its file has {} bytes, not {len}", found.len())))
-            }
+            Ok(found) if found.is_file() => {}
+            Ok(_) => drop(self.corrupt(replica, "its file is no regular file")),
             Err(error) => drop(self.unopened(volume, replica, error)),
         }
+    }
+
+    /// Ids of the data files in the folder where this block belongs; none if it cannot be listed.
+    fn names_in(&self, volume: &Volume, block_id: u64) -> BTreeSet<u64> {
+        let dir = volume.dir(Place::Finalized, block_id);
+        names_in(&dir).unwrap_or_else(|error| {
+            let error = self.read_error(volume, "listing", &dir, error);
+            tracing::warn!(%error, "a folder of replicas could not be listed");
+            BTreeSet::new()
+        })
     }
 }
 
@@ -259,27 +262,39 @@ fn write_cursor(volume: &Volume, cursor: &mut Cursor) {
     }
 }
 
+/// Number of the folder where a block's files belong.
+fn folder_of(id: u64) -> u64 {
+    ((id >> 16) % SUBDIRS) * SUBDIRS + (id >> 8) % SUBDIRS
+}
+
 /// An id whose files belong into the folder of this number.
 fn like(folder: u64) -> u64 {
     (folder / SUBDIRS) << 16 | (folder % SUBDIRS) << 8
 }
 
-/// Lengths of the data files in a folder, by block id.
-fn lengths(dir: &std::path::Path) -> io::Result<HashMap<u64, u64>> {
+fn names_in(dir: &Path) -> io::Result<BTreeSet<u64>> {
     let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
         other => other?,
     };
-    let mut lengths = HashMap::new();
+    let mut ids = BTreeSet::new();
     for entry in entries {
-        let entry = entry?;
-        if let Some(Name::Data(id)) = names::parse(&entry.file_name()) {
-            match entry.metadata() {
-                Ok(found) => drop(lengths.insert(id, found.len())),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+        if let Some(Name::Data(id)) = names::parse(&entry?.file_name()) {
+            ids.insert(id);
         }
     }
-    Ok(lengths)
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_and_ids() {
+        for folder in 0..FOLDERS {
+            assert_eq!(folder_of(like(folder)), folder);
+            assert_eq!(names::subdir(like(folder) | 0xf_f000_00ff), names::subdir(like(folder)));
+        }
+    }
 }

@@ -45,12 +45,12 @@ pub trait BlockStore: Send + Sync {
     fn replica(&self, block_id: u64) -> Option<Replica>;
 
     /// Starts a replica that a client writes (PIPELINE_SETUP_CREATE), with `checksum` on disk. `AlreadyExists` if
-    /// there is one whose stamp is not lower; one with a lower stamp that was never finalized is replaced.
+    /// there is one, but one that is being written with a lower stamp is replaced, its writer stopped.
     fn create_rbw(&self, block: Block, target: &Target, checksum: Checksum)
     -> Result<Box<dyn ReplicaWriter>>;
 
-    /// Starts a copy from another datanode, which no report shows until it is finished. A TEMPORARY replica with a
-    /// lower stamp is replaced, its writer stopped; otherwise as [`BlockStore::create_rbw`].
+    /// Starts a copy from another datanode, which no report shows until it is finished; otherwise as
+    /// [`BlockStore::create_rbw`].
     fn create_temporary(
         &self,
         block: Block,
@@ -92,11 +92,11 @@ pub trait BlockStore: Send + Sync {
     fn delete(&self, blocks: &[Block]) -> Vec<(Block, StoreError)>;
 
     /// Begins the recovery of a block (`InterDatanodeProtocol.initReplicaRecovery`): stops its writer and makes it RUR,
-    /// which no recovery with a lower id can disturb. None if there is no such replica.
+    /// which no recovery with a lower id can disturb. None if there is no such replica, or a TEMPORARY one.
     fn init_recovery(&self, block: Block, recovery_id: u64) -> Result<Option<RecoveryInfo>>;
 
     /// Ends a recovery that [`BlockStore::init_recovery`] began with the same id: cuts the replica to `len` bytes,
-    /// gives it the id's stamp and finalizes it. With `new_block_id` another than the block's, the first `len` bytes
+    /// gives it the id's stamp and finalizes it; said again, it succeeds again. With `new_block_id` another than the block's, the first `len` bytes
     /// become a replica of that id and the old one stays as it was.
     fn update_recovery(&self, block: Block, recovery_id: u64, new_block_id: u64, len: u64)
     -> Result<Replica>;

@@ -6,6 +6,7 @@ mod life;
 mod model;
 mod room;
 mod scan;
+mod stock;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
