@@ -49,6 +49,35 @@ pub struct Config {
     pub id_range: u64,
     /// Members of this group are superusers (`dfs.permissions.superusergroup`).
     pub supergroup: String,
+    /// A datanode's heartbeat interval, for the formula of its death (`dfs.heartbeat.interval`).
+    pub datanode_heartbeat: Duration,
+    /// A datanode silent for longer is stale (`dfs.namenode.stale.datanode.interval`).
+    pub datanode_stale: Duration,
+    /// One silent for longer than twice this and ten heartbeats is dead
+    /// (`dfs.namenode.heartbeat.recheck-interval`).
+    pub datanode_recheck: Duration,
+    /// How often a namenode looks at the rows of datanodes and of commands.
+    pub datanode_poll: Duration,
+    /// Whether a datanode's host name must resolve (`dfs.namenode.datanode.registration.ip-hostname-check`).
+    pub datanode_ip_hostname_check: bool,
+    /// Leases for full block reports at a time (`dfs.namenode.max.full.block.report.leases`).
+    pub full_report_leases: usize,
+    /// How long such a lease lasts (`dfs.namenode.full.block.report.lease.length.ms`).
+    pub full_report_lease: Duration,
+    /// How long reports are kept that another namenode is to apply.
+    pub kept_reports: Duration,
+    /// How often the leader looks after replicas (`dfs.namenode.redundancy.interval.seconds`).
+    pub replication_check: Duration,
+    /// A copy that has not arrived after this long is ordered again
+    /// (`dfs.namenode.reconstruction.pending.timeout-sec`).
+    pub replication_pending: Duration,
+    /// Copies that one datanode sends at a time (`dfs.namenode.replication.max-streams`).
+    pub replication_streams: u32,
+    /// Copies ordered in one look, for each live datanode
+    /// (`dfs.namenode.replication.work.multiplier.per.iteration`).
+    pub replication_work: usize,
+    /// A namenode that starts sends clients elsewhere until it has heard of most storages, no longer than this.
+    pub ready_wait: Duration,
 }
 
 impl Default for Config {
@@ -76,6 +105,19 @@ impl Default for Config {
             reap_every: Duration::from_secs(2),
             id_range: 100_000,
             supergroup: "supergroup".to_owned(),
+            datanode_heartbeat: Duration::from_secs(3),
+            datanode_stale: Duration::from_secs(30),
+            datanode_recheck: Duration::from_secs(300),
+            datanode_poll: Duration::from_secs(1),
+            datanode_ip_hostname_check: true,
+            full_report_leases: 6,
+            full_report_lease: Duration::from_secs(300),
+            kept_reports: Duration::from_secs(60),
+            replication_check: Duration::from_secs(3),
+            replication_pending: Duration::from_secs(300),
+            replication_streams: 2,
+            replication_work: 2,
+            ready_wait: Duration::from_secs(10),
         }
     }
 }

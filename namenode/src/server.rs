@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::backend::Backend;
 use crate::http;
-use crate::jobs::{lease_expiry, reaper, retry_sweep};
+use crate::jobs::{datanodes, lease_expiry, reaper, retry_sweep};
 use crate::membership::{Addresses, Membership};
 use crate::metrics::Metrics;
 use crate::ops::format::Format;
@@ -256,6 +256,7 @@ fn start_jobs(
     let mut jobs = JoinSet::new();
     jobs.spawn(membership.clone().keep(config.heartbeat, config.member_timeout, ended.clone()));
     jobs.spawn(reaper::run(engine.clone(), ended.clone()));
+    jobs.spawn(datanodes::run(engine.clone(), ended.clone()));
     let leads = |membership: Arc<Membership>| Arc::new(move || membership.term());
     jobs.spawn(lease_expiry::run(engine.clone(), leads(membership.clone()), ended.clone()));
     jobs.spawn(retry_sweep::run(engine.clone(), leads(membership.clone()), ended.clone()));

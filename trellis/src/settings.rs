@@ -79,6 +79,19 @@ settings! {
         reap_every, "", "How often the reaper looks for deleted trees when nobody wakes it.";
         id_range, "", "Inode ids reserved at a time.";
         supergroup, "dfs.permissions.superusergroup", "Members of this group are superusers.";
+        datanode_heartbeat, "dfs.heartbeat.interval", "How often datanodes send heartbeats, for the formula of their death.";
+        datanode_stale, "dfs.namenode.stale.datanode.interval", "A datanode silent for longer is stale.";
+        datanode_recheck, "dfs.namenode.heartbeat.recheck-interval", "A datanode silent for longer than twice this and ten heartbeats is dead.";
+        datanode_poll, "", "How often a namenode looks at the rows of datanodes and of their commands.";
+        datanode_ip_hostname_check, "dfs.namenode.datanode.registration.ip-hostname-check", "Whether a datanode's host name must resolve.";
+        full_report_leases, "dfs.namenode.max.full.block.report.leases", "Datanodes that may send a full block report at a time.";
+        full_report_lease, "dfs.namenode.full.block.report.lease.length.ms", "How long a datanode may take for a full block report.";
+        kept_reports, "", "How long reports are kept that another namenode is to apply.";
+        replication_check, "dfs.namenode.redundancy.interval.seconds", "How often the leader looks after replicas.";
+        replication_pending, "dfs.namenode.reconstruction.pending.timeout-sec", "A copy that has not arrived after this long is ordered again.";
+        replication_streams, "dfs.namenode.replication.max-streams", "Copies that one datanode sends at a time.";
+        replication_work, "dfs.namenode.replication.work.multiplier.per.iteration", "Copies ordered in one look, for each live datanode.";
+        ready_wait, "", "A namenode that starts sends clients elsewhere until it has heard of most storages, no longer than this.";
     }
     limits: Limits {
         max_connections, "", "Open connections; more are closed at once, so that their clients ask another namenode.";
@@ -121,6 +134,16 @@ macro_rules! numbers {
     )* };
 }
 numbers!(i64, u64, u32, usize);
+
+impl Value for bool {
+    const FORM: &'static str = "true or false";
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("{text:?} is neither true nor false"))
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
 
 impl Value for String {
     const FORM: &'static str = "text";
@@ -190,6 +213,17 @@ pub fn check(Settings { config, limits }: &Settings) -> Result<(), String> {
         ),
         (config.reap_every.is_zero(), "reap_every must not be 0"),
         (config.id_range == 0, "id_range must be at least 1"),
+        (config.datanode_poll.is_zero(), "datanode_poll must not be 0"),
+        (
+            config.datanode_stale < config.datanode_heartbeat,
+            "datanode_stale must be at least datanode_heartbeat, or live datanodes are stale",
+        ),
+        (config.replication_check.is_zero(), "replication_check must not be 0"),
+        (
+            config.replication_streams == 0 || config.replication_work == 0,
+            "replication_streams and replication_work must be at least 1",
+        ),
+        (config.full_report_leases == 0, "full_report_leases must be at least 1"),
         (
             limits.max_connections == 0 || limits.max_calls == 0,
             "max_connections and max_calls must be at least 1",

@@ -1,35 +1,58 @@
 //! What this namenode knows of datanodes from their own heartbeats, and where new replicas may go.
 //!
 //! - [`view`]: all datanodes at one moment, as operations see them
+//! - [`registry`]: what each told, whose it is, what it is to be told
+//! - `kept`: reports that another namenode applies
+//! - [`reports`]: how reports go through the engine
 //! - [`placement`]: chooses storages for the replicas of a block
 //!
 //! Nothing here is the truth about replicas: that is in rows. Liveness and free space are never written.
 
+mod kept;
 pub mod placement;
+pub mod registry;
+pub mod reports;
 pub mod view;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 
+use self::registry::{Registry, Timing};
 pub use self::view::View;
+use crate::config::Config;
 
 /// Files whose reports are waited for share this many bells.
 const BELLS: usize = 256;
+/// Space and load in the view may be so old.
+const VIEW_AGE: Duration = Duration::from_millis(200);
+/// Full reports that are worked on at a time; others wait.
+const FULL_REPORTS_AT_ONCE: usize = 2;
 
 /// The datanodes that this namenode hears of.
 pub struct Datanodes {
+    registry: Mutex<Registry>,
     view: RwLock<Arc<View>>,
+    /// When the view was made.
+    viewed: Mutex<Option<Instant>>,
     bells: Vec<Notify>,
-}
-
-impl Default for Datanodes {
-    fn default() -> Self {
-        Datanodes { view: RwLock::default(), bells: (0..BELLS).map(|_| Notify::new()).collect() }
-    }
+    full_reports: Semaphore,
 }
 
 impl Datanodes {
+    /// Nobody was heard of yet. `member`: this namenode's id.
+    pub fn new(member: u64, config: &Config) -> Datanodes {
+        Datanodes {
+            registry: Mutex::new(Registry::new(member, Timing::of(config))),
+            view: RwLock::default(),
+            viewed: Mutex::default(),
+            bells: (0..BELLS).map(|_| Notify::new()).collect(),
+            full_reports: Semaphore::new(FULL_REPORTS_AT_ONCE),
+        }
+    }
+
     /// All datanodes as of now.
     pub fn view(&self) -> Arc<View> {
         self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -40,9 +63,35 @@ impl Datanodes {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
     }
 
+    /// What each datanode told. Never held over an await.
+    pub fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the view anew from what datanodes told.
+    pub fn show(&self) {
+        let now = Instant::now();
+        let view = self.registry().view(now);
+        self.set_view(view);
+        *self.viewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    /// The same, if the view is not of just now.
+    pub fn show_soon(&self) {
+        let viewed = *self.viewed.lock().unwrap_or_else(PoisonError::into_inner);
+        if viewed.is_none_or(|at| at.elapsed() >= VIEW_AGE) {
+            self.show();
+        }
+    }
+
     /// Rings (`notify_waiters`) whenever a replica of a block made for `inode` was reported here, whoever applies the
     /// report; now and then for another file. Enable it before looking at the rows.
     pub fn reported(&self, inode: u64) -> &Notify {
         &self.bells[inode as usize % BELLS]
+    }
+
+    /// Leave to work on a full report: each is kept in memory whole.
+    pub fn full_reports(&self) -> &Semaphore {
+        &self.full_reports
     }
 }

@@ -54,6 +54,8 @@ pub struct Engine {
     users: Users,
     block_pool: Arc<str>,
     datanodes: Datanodes,
+    /// This namenode's id among all.
+    member: u64,
     /// Where each call's [`Ctx::seed`] comes from.
     seeds: AtomicU64,
     hints: Option<Arc<Hints>>,
@@ -85,10 +87,11 @@ impl Engine {
             hints: backend.uses_hints().then(|| Arc::new(Hints::new(HINTS))),
             backend,
             runtime: Handle::current(),
+            datanodes: Datanodes::new(incarnation, &config),
             config: Arc::new(config),
             users,
             block_pool: block_pool.into(),
-            datanodes: Datanodes::default(),
+            member: incarnation,
             seeds: AtomicU64::new(incarnation << 32),
             ids: Ids::default(),
             refilling: tokio::sync::Mutex::new(()),
@@ -113,6 +116,11 @@ impl Engine {
     /// The datanodes that this namenode hears of.
     pub fn datanodes(&self) -> &Datanodes {
         &self.datanodes
+    }
+
+    /// This namenode's member id.
+    pub fn member(&self) -> u64 {
+        self.member
     }
 
     /// The backend.

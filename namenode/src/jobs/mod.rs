@@ -1,9 +1,11 @@
 //! What a namenode does unasked: bounded batches, each an operation through the engine, with pauses between rounds.
 //!
 //! - [`reaper`]: frees what was deleted; on every namenode
+//! - [`datanodes`]: who owns which datanode, and what they are to be told; on every namenode
 //! - [`lease_expiry`]: closes files whose writers fell silent; on the leader
 //! - [`retry_sweep`]: forgets answers that no repeat will ask for; on the leader
 
+pub mod datanodes;
 pub mod lease_expiry;
 pub mod reaper;
 pub mod retry_sweep;

@@ -4,6 +4,7 @@
 
 pub mod attributes;
 pub mod create;
+pub mod datanodes;
 pub mod delete;
 pub mod format;
 pub mod lease;
@@ -14,6 +15,7 @@ pub mod open_files;
 pub mod reap;
 pub mod rename;
 pub mod replicas;
+pub mod report;
 pub mod statistics;
 pub mod status;
 pub mod summary;

@@ -6,6 +6,7 @@
 //! | [`protocols`] | the same for the other protocols that share the port |
 //! | [`plan`] | what a line of a table leads to: request → operation → answer |
 //! | `names`, `files`, `attributes`, … | requests to operations, by family; `convert`, `located`: their answers to messages |
+//! | `datanode` | what datanodes say; `block_list`: their full reports; `commands`: what they are told |
 //! | `fixed` | answers that need no store |
 //! | [`service`] | a call looked up in the tables, run, measured, audited |
 //! | [`server`] | the listener, limits, closing |
@@ -20,8 +21,11 @@ pub mod protocols;
 pub mod plan;
 
 mod attributes;
+mod block_list;
 mod cluster;
+mod commands;
 mod convert;
+pub mod datanode;
 mod files;
 mod fixed;
 mod located;

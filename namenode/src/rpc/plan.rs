@@ -100,6 +100,10 @@ macro_rules! entry {
         $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, Answer, "", concat!($($note)?),
             |service, call, _| service.answer(call, $wire::$rpc, $answer))
     };
+    ($name:literal, $wire:ident, task($rpc:ident, $run:path $(, note $note:literal)?)) => {
+        $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, Write, "", concat!($($note)?),
+            |service, call, _| service.task(call, $wire::$rpc, $run))
+    };
     ($name:literal, $wire:ident, refuse($rpc:ident, $kind:ident, $why:literal)) => {
         $crate::rpc::plan::entry!(@ $name, $wire::$rpc.name, Refuse, "", $why,
             |_, call, entry| call.refuse(trellis_proto::exception::RpcError::new(
@@ -348,6 +352,25 @@ impl Service {
             let trail = auditing.and_then(|auditing| auditing.trail(&result));
             ticket.answer(&result, trail)
         });
+        Outcome::Queued
+    }
+
+    /// Runs a method that is more than one operation, in a task of its own.
+    pub(super) fn task<Q: Checked, A: Message + 'static, F>(
+        self: &Arc<Self>,
+        call: &mut Incoming<'_>,
+        _: Rpc<Q, A>,
+        run: fn(Arc<Service>, Caller, Q) -> F,
+    ) -> Outcome
+    where
+        F: Future<Output = Result<A, RpcError>> + Send + 'static,
+    {
+        let request = match decode_request(call.body.clone()) {
+            Ok(request) => request,
+            Err(error) => return call.refuse(error),
+        };
+        let (ticket, work) = (call.ticket(), run(self.clone(), call.caller.clone(), request));
+        tokio::spawn(async move { drop(ticket.answer(&work.await, None)) });
         Outcome::Queued
     }
 

@@ -6,6 +6,7 @@ use trellis_proto::hdfs::nnha_status_heartbeat_proto::State;
 use trellis_proto::hdfs::{VersionRequestProto, VersionResponseProto, namenode};
 
 use super::call::Caller;
+use super::datanode;
 use super::plan::{check_superuser, methods};
 use super::service::Service;
 
@@ -13,15 +14,15 @@ use super::service::Service;
 methods! {
     /// DatanodeProtocol. Never an exception that makes a DataNode give up for good.
     DATANODE_PROTOCOL of trellis_proto::hdfs::datanode::datanode_protocol_service:
-    "registerDatanode" => refuse(REGISTER_DATANODE, Retriable, "This namenode does not serve datanodes yet; ask again later.");
-    "sendHeartbeat" => refuse(SEND_HEARTBEAT, Retriable, "This namenode does not serve datanodes yet; ask again later.");
-    "blockReport" => refuse(BLOCK_REPORT, Retriable, "This namenode does not serve datanodes yet; ask again later.");
-    "cacheReport" => refuse(CACHE_REPORT, Retriable, "This namenode does not serve datanodes yet; ask again later.");
-    "blockReceivedAndDeleted" => refuse(BLOCK_RECEIVED_AND_DELETED, Retriable, "This namenode does not serve datanodes yet; ask again later.");
-    "errorReport" => refuse(ERROR_REPORT, Retriable, "This namenode does not serve datanodes yet; ask again later.");
-    "versionRequest" => refuse(VERSION_REQUEST, Retriable, "This namenode does not serve datanodes yet; ask again later.");
-    "reportBadBlocks" => refuse(REPORT_BAD_BLOCKS, Retriable, "This namenode does not serve datanodes yet; ask again later.");
-    "commitBlockSynchronization" => refuse(COMMIT_BLOCK_SYNCHRONIZATION, Retriable, "This namenode does not serve datanodes yet; ask again later.");
+    "registerDatanode" => task(REGISTER_DATANODE, datanode::register);
+    "sendHeartbeat" => task(SEND_HEARTBEAT, datanode::heartbeat);
+    "blockReport" => task(BLOCK_REPORT, datanode::block_report);
+    "cacheReport" => answer(CACHE_REPORT, datanode::cache_report, note "nothing is noted: centralized caching is not supported");
+    "blockReceivedAndDeleted" => task(BLOCK_RECEIVED_AND_DELETED, datanode::received_and_deleted);
+    "errorReport" => answer(ERROR_REPORT, datanode::error_report);
+    "versionRequest" => answer(VERSION_REQUEST, datanode::version_request);
+    "reportBadBlocks" => task(REPORT_BAD_BLOCKS, datanode::report_bad_blocks);
+    "commitBlockSynchronization" => refuse(COMMIT_BLOCK_SYNCHRONIZATION, Retriable, "This namenode does not recover blocks yet; ask again later.");
 }
 
 #[rustfmt::skip]

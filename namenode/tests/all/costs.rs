@@ -10,9 +10,11 @@ use trellis_metastore::schema::Kind;
 use trellis_namenode::config::Config;
 use trellis_namenode::engine::Op;
 use trellis_namenode::ops::reap::{Reaped, reap_directory};
+use trellis_namenode::ops::report::What;
 
 use crate::actor::{Actor, Said};
 use crate::plant::plant;
+use crate::reports;
 use crate::support::{FRESH_STORE, Namenode, pass_time};
 
 /// One measured operation.
@@ -65,6 +67,7 @@ async fn measure() -> Vec<Line> {
     moves(&nn, &root, &mut table).await;
     attributes(&nn, &root, &mut table).await;
     leases(&nn, &root, &mut table).await;
+    datanodes(&nn, &mut table).await;
     table.0
 }
 
@@ -215,6 +218,25 @@ async fn leases(nn: &Namenode, root: &Actor, table: &mut Table) {
     table.add(
         ("lease", "recoverLease", "a closed file"),
         nn.spent(root.recover_lease(&at("held"), "other")).await,
+    );
+}
+
+async fn datanodes(nn: &Namenode, table: &mut Table) {
+    table.add(("datanodes", "registerDatanode", "a new one"), nn.spent(reports::register(nn, "u1")).await);
+    let again = nn.spent(reports::register(nn, "u1")).await;
+    table.add(("datanodes", "registerDatanode", "as before"), again);
+    reports::storages(nn, "u1", &["s1"]).await.unwrap();
+    reports::plant(nn, 0..12).await;
+    let tell = |ordinals: std::ops::Range<u32>| {
+        let told = ordinals.map(|ordinal| reports::told(ordinal, reports::STORAGE, What::Received(None)));
+        reports::apply(nn, "u1", told.collect())
+    };
+    table.add(("report", "blockReceivedAndDeleted", "one replica"), nn.spent(tell(0..1)).await);
+    table.add(("report", "blockReceivedAndDeleted", "10 replicas"), nn.spent(tell(1..11)).await);
+    table.add(("report", "blockReceivedAndDeleted", "10 told before"), nn.spent(tell(1..11)).await);
+    table.add(
+        ("report", "blockReceivedAndDeleted", "of a block that is unknown"),
+        nn.spent(tell(99..100)).await,
     );
 }
 

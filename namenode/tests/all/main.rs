@@ -19,6 +19,7 @@ mod names;
 mod open_files;
 mod plant;
 mod reap;
+mod reports;
 mod reserved;
 mod seeds;
 mod simulation;
@@ -72,6 +73,14 @@ macro_rules! either {
             open_files::pages_and_paths,
             open_files::who_may_ask_for_what,
             open_files::a_crowded_bucket,
+            reports::replicas_come_change_and_go,
+            reports::what_is_not_as_its_block_is_condemned,
+            reports::blocks_that_no_file_has,
+            reports::a_moved_block,
+            reports::a_full_report,
+            reports::a_balanced_replica,
+            reports::who_owns_a_datanode,
+            reports::storages_of_a_datanode,
             reap::trees_are_freed,
             reap::a_detach_wakes_the_reaper,
             reap::an_idle_round_costs_one_trip,
@@ -166,6 +175,8 @@ fn rpc_trials() -> Vec<Trial> {
                 rpc::cluster::datanodes_and_their_space,
                 rpc::cluster::blocks_in_trouble,
                 rpc::cluster::troubled_files_are_paged,
+                rpc::datanodes::it_registers_beats_and_reports,
+                rpc::datanodes::it_moves,
             ]
         };
     }
@@ -175,6 +186,8 @@ fn rpc_trials() -> Vec<Trial> {
         rpc::calls::who_calls,
         rpc::calls::broken_connections_end_alone,
         rpc::calls::commands_of_administrators,
+        rpc::datanodes::who_may_not_register,
+        rpc::datanodes::an_owner_dies,
         rpc::audit::what_it_says,
         rpc::audit::what_it_says_of_rights,
         rpc::calls::open_files_are_listed,

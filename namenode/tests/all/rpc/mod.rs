@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod calls;
 pub mod cluster;
+pub mod datanodes;
 pub mod limits;
 pub mod mutations;
 pub mod repeats;
@@ -43,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A namenode that is served on a free port.
 pub struct Served {
-    _namenode: Namenode,
+    pub namenode: Namenode,
     pub server: Server,
     pub metrics: Arc<Metrics>,
     pub service: Arc<Service>,
@@ -76,7 +77,7 @@ impl Served {
         let service = Service::new(namenode.engine.clone(), identity, audit, metrics.clone());
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let server = Server::start(listener, service.clone(), limits).unwrap();
-        Served { _namenode: namenode, server, metrics, service }
+        Served { namenode, server, metrics, service }
     }
 
     pub async fn client(&self) -> Client {

@@ -1,0 +1,413 @@
+//! What each datanode told this namenode, and what this namenode owes it. Pure state: time comes from the caller, rows
+//! from operations.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use trellis_metastore::schema::Datanode;
+
+use super::kept::Kept;
+use super::view::{Liveness, Node, Space, View};
+use crate::config::Config;
+use crate::ops::datanodes::{Claim, GivenCommand, ToldStorage};
+use crate::ops::report::Reported;
+
+/// A datanode that nobody owns is taken even by one who has its share of them, after this long.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The times by which datanodes are judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Silent for longer: stale, and let go by its owner.
+    pub stale: Duration,
+    /// Silent for longer: dead.
+    pub dead: Duration,
+    /// How long reports that this namenode may not apply are kept.
+    pub kept: Duration,
+    /// How long a lease for a full report lasts.
+    pub lease: Duration,
+    /// Leases at a time.
+    pub leases: usize,
+}
+
+impl Timing {
+    /// As the settings say; dead by stock's formula.
+    pub fn of(config: &Config) -> Timing {
+        Timing {
+            stale: config.datanode_stale,
+            dead: 2 * config.datanode_recheck + 10 * config.datanode_heartbeat,
+            kept: config.kept_reports,
+            lease: config.full_report_lease,
+            leases: config.full_report_leases,
+        }
+    }
+}
+
+/// What one heartbeat says.
+#[derive(Clone, Debug, Default)]
+pub struct Beat {
+    /// Its storages.
+    pub storages: Vec<(ToldStorage, Space)>,
+    /// Transfers that it serves.
+    pub load: u32,
+}
+
+/// A lease for a full report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Its number; never 0.
+    pub id: u64,
+    /// When it was granted, ms since the epoch: replicas reported later are not removed by the report.
+    pub granted_ms: i64,
+    expires: Instant,
+}
+
+/// A datanode as this namenode knows it.
+#[derive(Debug)]
+struct Known {
+    row: Arc<Datanode>,
+    /// It registered here, in this life of the namenode.
+    is_registered: bool,
+    heard: Option<(Instant, i64)>,
+    space: HashMap<String, Space>,
+    load: u32,
+    /// When a full report of it was applied here since it registered, ms since the epoch.
+    reported_ms: i64,
+    /// What others are to apply, or this namenode once it owns the datanode.
+    kept: Kept,
+    /// The epoch in which what was kept was applied.
+    applied_epoch: u64,
+    lease: Option<Lease>,
+    /// Since when nobody seems to own it.
+    free_since: Option<Instant>,
+    /// To be handed out, in this order.
+    commands: VecDeque<GivenCommand>,
+    /// Handed out; their rows are to be removed.
+    delivered: Vec<GivenCommand>,
+    /// One report of a datanode is applied after the other.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Known {
+    fn new(row: Datanode) -> Known {
+        Known {
+            row: Arc::new(row),
+            is_registered: false,
+            heard: None,
+            space: HashMap::new(),
+            load: 0,
+            reported_ms: 0,
+            kept: Kept::default(),
+            applied_epoch: 0,
+            lease: None,
+            free_since: None,
+            commands: VecDeque::new(),
+            delivered: Vec::new(),
+            turn: Arc::default(),
+        }
+    }
+
+    fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.heard.map(|(heard, _)| now.saturating_duration_since(heard))
+    }
+
+    fn node(&self, timing: &Timing, now: Instant) -> Node {
+        let liveness = match self.silent_for(now) {
+            Some(silent) if silent <= timing.stale => Liveness::Live,
+            Some(silent) if silent <= timing.dead => Liveness::Stale,
+            _ => Liveness::Dead,
+        };
+        let space = self.row.storages.iter().map(|s| self.space.get(&s.uuid).copied().unwrap_or_default());
+        Node {
+            liveness,
+            space: space.collect(),
+            load: self.load,
+            heard_ms: self.heard.map_or(0, |(_, ms)| ms),
+            reported_ms: self.reported_ms,
+            row: self.row.clone(),
+        }
+    }
+}
+
+/// What a heartbeat of a datanode that registered here came to.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// Its row, as this namenode knows it.
+    pub row: Arc<Datanode>,
+    /// Whether its storages are others than the row says.
+    pub storages_changed: bool,
+}
+
+/// What a new owner has to make up for.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// Reports that were kept, oldest first.
+    pub reports: Vec<Vec<Reported>>,
+    /// Some were lost, and no full report is to come by itself: the datanode must register anew.
+    pub has_gap: bool,
+}
+
+/// All datanodes that this namenode knows of.
+#[derive(Debug)]
+pub struct Registry {
+    member: u64,
+    timing: Timing,
+    nodes: HashMap<String, Known>,
+    /// Live namenodes; this one alone until it looked.
+    members: Vec<u64>,
+}
+
+impl Registry {
+    /// Nobody was heard of yet. `member`: this namenode's id.
+    pub fn new(member: u64, timing: Timing) -> Registry {
+        Registry { member, timing, nodes: HashMap::new(), members: vec![member] }
+    }
+
+    /// Takes a row as the truth, unless a later owner than its was seen.
+    pub fn adopt(&mut self, row: Datanode) -> Arc<Datanode> {
+        let known = self.nodes.entry(row.uuid.clone()).or_insert_with(|| Known::new(row.clone()));
+        if row.epoch >= known.row.epoch && *known.row != row {
+            known.row = Arc::new(row);
+        }
+        if known.row.owner != self.member {
+            known.lease = None;
+            known.commands.clear();
+            known.delivered.clear();
+        }
+        known.row.clone()
+    }
+
+    /// The live namenodes.
+    pub fn set_members(&mut self, members: Vec<u64>) {
+        self.members = members;
+        if !self.members.contains(&self.member) {
+            self.members.push(self.member);
+        }
+    }
+
+    /// A datanode registered here: full reports and incremental ones follow.
+    pub fn registered(&mut self, row: Datanode, now: Instant, now_ms: i64) -> Arc<Datanode> {
+        let row = self.adopt(row);
+        if let Some(known) = self.nodes.get_mut(&row.uuid) {
+            known.is_registered = true;
+            known.heard = Some((now, now_ms));
+            known.reported_ms = 0;
+            known.lease = None;
+        }
+        row
+    }
+
+    /// A datanode that registered here is to register anew: what it told so far has a gap.
+    pub fn must_register(&mut self, uuid: &str) {
+        if let Some(known) = self.nodes.get_mut(uuid) {
+            known.is_registered = false;
+        }
+    }
+
+    /// A heartbeat; `None` from one that did not register here, or is another than registered.
+    pub fn hear(&mut self, said: &Datanode, beat: &Beat, now: Instant, now_ms: i64) -> Option<Heard> {
+        let known = self.nodes.get_mut(&said.uuid).filter(|known| known.is_registered)?;
+        if !is_same(&known.row, said) {
+            return None;
+        }
+        known.heard = Some((now, now_ms));
+        known.load = beat.load;
+        known.space = beat.storages.iter().map(|(told, space)| (told.uuid.clone(), *space)).collect();
+        let told: Vec<&ToldStorage> = beat.storages.iter().map(|(told, _)| told).collect();
+        Some(Heard { storages_changed: differ(&known.row, &told), row: known.row.clone() })
+    }
+
+    /// The row of a datanode that registered here.
+    pub fn row(&self, uuid: &str) -> Option<Arc<Datanode>> {
+        self.nodes.get(uuid).filter(|known| known.is_registered).map(|known| known.row.clone())
+    }
+
+    /// Whose turn it is to apply a report of a datanode.
+    pub fn turn(&self, uuid: &str) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        self.nodes.get(uuid).map(|known| known.turn.clone())
+    }
+
+    /// Whether this namenode should take a datanode over: nobody owns it, or its owner is gone. Each namenode takes its
+    /// share of them at once, and what is left after a while.
+    pub fn wants(&mut self, uuid: &str, now: Instant) -> Option<Claim> {
+        let owner = self.nodes.get(uuid).map_or(0, |known| known.row.owner);
+        let is_free = owner == 0 || !self.members.contains(&owner);
+        let (owned, share) = self.share(now);
+        let member = self.member;
+        let free_since = match self.nodes.get_mut(uuid) {
+            Some(known) if is_free => *known.free_since.get_or_insert(now),
+            Some(known) => {
+                known.free_since = None;
+                return None;
+            }
+            None => now,
+        };
+        let waited = now.saturating_duration_since(free_since) >= CLAIM_PATIENCE;
+        (owned < share || waited).then_some(Claim { member, from: owner })
+    }
+
+    /// How many datanodes that live this namenode owns, and how many are its share.
+    fn share(&self, now: Instant) -> (usize, usize) {
+        let live = self
+            .nodes
+            .values()
+            .filter(|known| known.silent_for(now).is_some_and(|silent| silent <= self.timing.stale));
+        let (all, owned) = live.fold((0, 0), |(all, owned), known| {
+            (all + 1, owned + usize::from(known.row.owner == self.member))
+        });
+        (owned, all.max(1usize).div_ceil(self.members.len().max(1)))
+    }
+
+    /// Datanodes that this namenode should leave to others: those it has not heard for a while, and those that are
+    /// more than its share.
+    pub fn to_release(&self, now: Instant) -> Vec<String> {
+        let owned = |known: &&Known| known.row.owner == self.member;
+        let (live, silent): (Vec<&Known>, Vec<&Known>) = self
+            .nodes
+            .values()
+            .filter(owned)
+            .partition(|known| known.silent_for(now).is_some_and(|silent| silent <= self.timing.stale));
+        let (_, share) = self.share(now);
+        let mut live: Vec<&Known> = live;
+        live.sort_by_key(|known| known.row.number);
+        let beyond = live.into_iter().skip(share);
+        silent.into_iter().chain(beyond).map(|known| known.row.uuid.clone()).collect()
+    }
+
+    /// The datanodes that this namenode owns and hears: their numbers.
+    pub fn owned(&self) -> Vec<u32> {
+        let owned = self.nodes.values().filter(|known| known.row.owner == self.member && known.is_registered);
+        owned.map(|known| known.row.number).collect()
+    }
+
+    /// Keeps a report that another namenode is to apply.
+    pub fn keep(&mut self, uuid: &str, report: Vec<Reported>, now: Instant) {
+        let kept = self.timing.kept;
+        if let Some(known) = self.nodes.get_mut(uuid) {
+            known.kept.put(report, now, kept);
+        }
+    }
+
+    /// What is to be made up for by this namenode, if it owns the datanode since lately; given once for each epoch.
+    pub fn inherit(&mut self, uuid: &str, now: Instant) -> Option<Inherited> {
+        let (member, kept) = (self.member, self.timing.kept);
+        let known = self.nodes.get_mut(uuid)?;
+        if known.row.owner != member || known.applied_epoch == known.row.epoch {
+            return None;
+        }
+        known.applied_epoch = known.row.epoch;
+        let (reports, lost) = known.kept.take(now, kept);
+        // One that has not reported in full since it registered here will do so by itself.
+        Some(Inherited { reports, has_gap: lost && known.reported_ms != 0 })
+    }
+
+    /// What was inherited could not be applied: it will be given again.
+    pub fn give_back(&mut self, uuid: &str, reports: Vec<Vec<Reported>>, now: Instant) {
+        let kept = self.timing.kept;
+        if let Some(known) = self.nodes.get_mut(uuid) {
+            known.applied_epoch = 0;
+            reports.into_iter().for_each(|report| known.kept.put(report, now, kept));
+        }
+    }
+
+    /// Grants a lease for a full report; `None` = not now. `id`: a number that was never used.
+    pub fn grant(&mut self, uuid: &str, id: u64, now: Instant, now_ms: i64) -> Option<Lease> {
+        let timing = self.timing;
+        let running = |known: &&Known| known.lease.is_some_and(|lease| lease.expires > now);
+        let others = self.nodes.values().filter(running).filter(|known| known.row.uuid != uuid).count();
+        let known = self.nodes.get_mut(uuid)?;
+        if others >= timing.leases {
+            return None;
+        }
+        let lease = Lease { id: id.max(1), granted_ms: now_ms, expires: now + timing.lease };
+        known.lease = Some(lease);
+        Some(lease)
+    }
+
+    /// The lease of a full report, if it is good.
+    pub fn lease(&self, uuid: &str, id: u64, now: Instant) -> Option<Lease> {
+        let lease = self.nodes.get(uuid)?.lease?;
+        (lease.id == id && lease.expires > now).then_some(lease)
+    }
+
+    /// A full report was applied whole.
+    pub fn reported(&mut self, uuid: &str, now_ms: i64) {
+        if let Some(known) = self.nodes.get_mut(uuid) {
+            known.lease = None;
+            known.reported_ms = now_ms;
+        }
+    }
+
+    /// Takes the commands of a datanode as they were read; those that were handed out already are not given again.
+    pub fn set_commands(&mut self, number: u32, mut commands: Vec<GivenCommand>) {
+        if let Some(known) = self.nodes.values_mut().find(|known| known.row.number == number) {
+            commands.retain(|given| known.delivered.iter().all(|done| !is_same_row(done, given)));
+            known.commands = commands.into();
+        }
+    }
+
+    /// Commands to hand out: at most `limit`.
+    pub fn hand_out(&mut self, uuid: &str, limit: usize) -> Vec<GivenCommand> {
+        let Some(known) = self.nodes.get_mut(uuid) else { return Vec::new() };
+        let given: Vec<GivenCommand> = known.commands.drain(..limit.min(known.commands.len())).collect();
+        known.delivered.extend(given.iter().cloned());
+        given
+    }
+
+    /// Commands that were handed out and whose rows are to be removed: (datanode, command).
+    pub fn delivered(&self) -> Vec<(u32, GivenCommand)> {
+        let of_one = |known: &Known| {
+            let number = known.row.number;
+            known.delivered.iter().map(|given| (number, given.clone())).collect::<Vec<_>>()
+        };
+        self.nodes.values().flat_map(of_one).collect()
+    }
+
+    /// The rows of these commands are gone.
+    pub fn forget(&mut self, gone: &[(u32, GivenCommand)]) {
+        for known in self.nodes.values_mut().filter(|known| !known.delivered.is_empty()) {
+            let number = known.row.number;
+            let is_gone =
+                |done: &GivenCommand| gone.iter().any(|(n, g)| *n == number && is_same_row(g, done));
+            known.delivered.retain(|done| !is_gone(done));
+        }
+    }
+
+    /// All datanodes as of now.
+    pub fn view(&self, now: Instant) -> View {
+        let mut nodes: Vec<Node> = self.nodes.values().map(|known| known.node(&self.timing, now)).collect();
+        nodes.sort_by_key(|node| node.row.number);
+        View::new(nodes)
+    }
+
+    /// A datanode says that it ends: it is silent from now on.
+    pub fn lost(&mut self, uuid: &str) {
+        if let Some(known) = self.nodes.get_mut(uuid) {
+            known.heard = None;
+        }
+    }
+}
+
+fn is_same_row(a: &GivenCommand, b: &GivenCommand) -> bool {
+    (a.kind, a.block, a.version) == (b.kind, b.block, b.version)
+}
+
+/// Whether a datanode still is where it registered. The address that it is seen at is not what it says.
+fn is_same(row: &Datanode, said: &Datanode) -> bool {
+    let ports = |row: &Datanode| (row.data_port, row.ipc_port, row.http_port);
+    row.host == said.host && ports(row) == ports(said)
+}
+
+/// Whether what a datanode tells of its storages is not in its row.
+fn differ(row: &Datanode, told: &[&ToldStorage]) -> bool {
+    let is_told = |uuid: &str| told.iter().any(|storage| storage.uuid == uuid);
+    let is_known = |told: &ToldStorage| {
+        let mut all = row.storages.iter();
+        all.any(|s| (&s.uuid, s.kind, s.failed) == (&told.uuid, told.kind, told.failed))
+    };
+    !told.is_empty()
+        && (told.iter().any(|told| !is_known(told))
+            || row.storages.iter().any(|s| !s.failed && !is_told(&s.uuid)))
+}

@@ -1,0 +1,252 @@
+//! datanodes — DatanodeProtocol.registerDatanode, storages, and who owns a datanode    (Java: DatanodeManager)
+//!
+//! A datanode has one row. Its epoch grows with every change of owner, so (datanode, epoch) names one owner for ever,
+//! and the owner answers ACTIVE with the epoch as txid: a DataNode obeys nobody who comes with a lower one.
+//!
+//! Held    the datanode's row is written, and so is the counter that numbers come from when one is drawn.
+//! Rows    datanodes 1w, settings 1w for new numbers; nothing when nothing changes. survey: datanodes, members and one
+//!         page of commands for each datanode asked for, read.
+//! Cost    1 fetch + 1 commit of a change, the drawing of numbers included; 1 fetch when nothing changed.
+//! Differs a datanode keeps its number and storages for ever; stock forgets one whose address a new one takes.
+
+use trellis_metastore::change::Hold;
+use trellis_metastore::key::Scan;
+use trellis_metastore::schema::{
+    Command, CommandKind, Commands, Datanode, Datanodes, Member, Members, Setting, Storage, Table, command,
+    command_partition, datanode, datanodes_partition, members_partition, setting,
+};
+
+use crate::engine::tx::Tx;
+use crate::refusal::{Kind, Result, refuse};
+
+/// The setting that counts datanodes and storages.
+pub const NEXT_DATANODE_NUMBER: &str = "next_datanode_number";
+/// Storages that one datanode may ever have had: their rows fit into its own.
+pub const MAX_STORAGES: usize = 64;
+/// Longest uuid, host name or version of a datanode, in bytes.
+const MAX_TEXT: usize = 255;
+/// Rows of datanodes, or of members, that are read at once.
+pub const PAGE: u32 = 2000;
+
+/// Arguments of [`register`].
+#[derive(Clone, Debug)]
+pub struct Register {
+    /// What it says of itself; number, owner, epoch and storages do not count.
+    pub said: Datanode,
+    /// The namenode that asks, if it would own it.
+    pub claims: Option<Claim>,
+}
+
+/// A namenode that would own a datanode.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its member id.
+    pub member: u64,
+    /// The owner that it would follow, gone or silent; 0 = none. Another than this keeps the datanode.
+    pub from: u64,
+}
+
+/// A storage as its datanode tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldStorage {
+    /// Its uuid.
+    pub uuid: String,
+    /// A number of `StorageTypeProto`.
+    pub kind: i32,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// A datanode comes, or comes back under whatever address: its number and storages are those of its uuid.
+pub fn register(tx: &mut Tx<'_, '_>, call: &Register) -> Result<Datanode> {
+    let said = &call.said;
+    for (what, text) in [("uuid", &said.uuid), ("host name", &said.host), ("version", &said.version)] {
+        if text.len() > MAX_TEXT {
+            return refuse(Kind::Io, format!("the {what} of a datanode is {} bytes long", text.len()));
+        }
+    }
+    let key = datanode(&said.uuid);
+    let counter = setting(NEXT_DATANODE_NUMBER);
+    tx.want(&counter);
+    let mut row = match tx.get(&key, Hold::Held)? {
+        Some(known) => {
+            let Datanode { number, owner, epoch, storages, .. } = known.value;
+            Datanode { number, owner, epoch, storages, ..said.clone() }
+        }
+        None => Datanode { number: draw(tx, 1)?, owner: 0, epoch: 0, storages: Vec::new(), ..said.clone() },
+    };
+    if let Some(claim) = &call.claims {
+        take(&mut row, claim);
+    }
+    write(tx, &row)
+}
+
+/// Takes a datanode over, unless somebody else did; answers its row.
+pub fn claim(tx: &mut Tx<'_, '_>, uuid: &str, call: &Claim) -> Result<Datanode> {
+    let mut row = look_up(tx, uuid)?;
+    take(&mut row, call);
+    write(tx, &row)
+}
+
+/// Leaves a datanode to others, if `member` owns it; answers its row.
+pub fn release(tx: &mut Tx<'_, '_>, uuid: &str, member: u64) -> Result<Datanode> {
+    let mut row = look_up(tx, uuid)?;
+    if row.owner == member {
+        row.owner = 0;
+        row.epoch += 1;
+    }
+    write(tx, &row)
+}
+
+/// Notes what storages a datanode has. `all`: those that it does not tell of failed; else they stay as they are.
+pub fn tell_storages(tx: &mut Tx<'_, '_>, uuid: &str, told: &[ToldStorage], all: bool) -> Result<Datanode> {
+    let counter = setting(NEXT_DATANODE_NUMBER);
+    tx.want(&counter);
+    let mut row = look_up(tx, uuid)?;
+    let is_new = |row: &Datanode, uuid: &str| row.storages.iter().all(|storage| storage.uuid != uuid);
+    let new: Vec<&ToldStorage> = told.iter().filter(|storage| is_new(&row, &storage.uuid)).collect();
+    if row.storages.len() + new.len() > MAX_STORAGES || new.iter().any(|s| s.uuid.len() > MAX_TEXT) {
+        return refuse(Kind::Io, format!("a datanode can have {MAX_STORAGES} storages, all its life"));
+    }
+    for storage in &mut row.storages {
+        match told.iter().find(|told| told.uuid == storage.uuid) {
+            Some(told) => (storage.kind, storage.failed) = (told.kind, told.failed),
+            None => storage.failed |= all,
+        }
+    }
+    if !new.is_empty() {
+        let first = draw(tx, new.len() as u32)?;
+        for (number, ToldStorage { uuid, kind, failed }) in (first..).zip(new) {
+            if is_new(&row, uuid) {
+                row.storages.push(Storage { uuid: uuid.clone(), number, kind: *kind, failed: *failed });
+            }
+        }
+    }
+    write(tx, &row)
+}
+
+/// The row, if `member` owns the datanode: held, so that nothing that an old owner began goes through.
+pub(super) fn owned(tx: &mut Tx<'_, '_>, uuid: &str, member: u64) -> Result<Option<Datanode>> {
+    Ok(Some(look_up(tx, uuid)?).filter(|row| row.owner == member))
+}
+
+/// What a namenode looks at again and again.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// All datanodes, or a page of them.
+    pub datanodes: Vec<Datanode>,
+    /// Live namenodes, by id.
+    pub members: Vec<u64>,
+    /// The commands of each datanode asked for.
+    pub commands: Vec<(u32, Vec<GivenCommand>)>,
+}
+
+/// A command's row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GivenCommand {
+    /// What is to be done.
+    pub kind: CommandKind,
+    /// With which block.
+    pub block: u64,
+    /// The row's version.
+    pub version: u64,
+    /// The rest.
+    pub command: Command,
+}
+
+/// Reads datanodes past the uuid `after`, members, and up to `limit` commands of each of the datanodes `owned`.
+pub fn survey(tx: &mut Tx<'_, '_>, after: Option<&str>, owned: &[u32], limit: u32) -> Result<Survey> {
+    let mut datanodes = Scan::of(Datanodes::ID, datanodes_partition(), PAGE);
+    if let Some(after) = after {
+        datanodes = datanodes.after(datanode(after).key.rest());
+    }
+    let members = Scan::of(Members::ID, members_partition(), PAGE);
+    let commands: Vec<Scan> =
+        owned.iter().map(|number| Scan::of(Commands::ID, command_partition(*number), limit)).collect();
+    [&datanodes, &members].into_iter().chain(&commands).for_each(|scan| tx.want_scan(scan));
+    let datanodes = tx.scan_all::<Datanodes>(&[datanodes])?.pop().unwrap_or_default();
+    let members = tx.scan_all::<Members>(&[members])?.pop().unwrap_or_default();
+    let commands = tx.scan_all::<Commands>(&commands)?;
+    let given = |(key, row): (Vec<u8>, trellis_metastore::tx::Record<Commands>)| {
+        let (kind, block) = key.split_first()?;
+        let kind = CommandKind::try_from(i32::from(*kind)).ok()?;
+        let block = u64::from_be_bytes(block.try_into().ok()?);
+        Some(GivenCommand { kind, block, version: row.version, command: row.value })
+    };
+    let of_one = |rows: Vec<_>| rows.into_iter().filter_map(given).collect();
+    Ok(Survey {
+        datanodes: datanodes.into_iter().map(|(_, row)| row.value).collect(),
+        // Heartbeat rows have a key of 8 bytes, lane rows a longer one.
+        members: members
+            .into_iter()
+            .filter(|(key, _)| key.len() == 8)
+            .map(|(_, row)| {
+                let Member { incarnation, .. } = row.value;
+                incarnation
+            })
+            .collect(),
+        commands: owned.iter().copied().zip(commands.into_iter().map(of_one)).collect(),
+    })
+}
+
+/// Removes commands that were delivered; one that was replaced since stays.
+pub fn forget_commands(tx: &mut Tx<'_, '_>, delivered: &[(u32, CommandKind, u64, u64)]) -> Result<Setting> {
+    let key = |(number, kind, block, _): &(u32, CommandKind, u64, u64)| command(*number, *kind, *block);
+    let keys: Vec<_> = delivered.iter().map(key).collect();
+    let rows = tx.get_all(&keys, Hold::Held)?;
+    let mut gone = 0;
+    for ((key, row), (.., version)) in keys.iter().zip(rows).zip(delivered) {
+        if row.is_some_and(|row| row.version == *version) {
+            tx.delete(key)?;
+            gone += 1;
+        }
+    }
+    Ok(Setting { number: gone, text: String::new() })
+}
+
+/// A new owner follows the one that it thinks is gone.
+fn take(row: &mut Datanode, claim: &Claim) {
+    if row.owner == claim.from || row.owner == 0 {
+        row.owner = claim.member;
+        row.epoch += 1;
+    }
+}
+
+/// A registered datanode's row, held.
+pub fn look_up(tx: &mut Tx<'_, '_>, uuid: &str) -> Result<Datanode> {
+    match tx.get(&datanode(uuid), Hold::Held)? {
+        Some(row) => Ok(row.value),
+        None => refuse(Kind::Io, format!("datanode {uuid} has not registered")),
+    }
+}
+
+/// Writes the row of a datanode, if it is another than before.
+fn write(tx: &mut Tx<'_, '_>, row: &Datanode) -> Result<Datanode> {
+    let key = datanode(&row.uuid);
+    match tx.get(&key, Hold::Held)? {
+        Some(before) if before.value == *row => {}
+        Some(_) => tx.put(&key, row)?,
+        None => tx.insert(&key, row)?,
+    }
+    Ok(row.clone())
+}
+
+/// Draws numbers; answers the first.
+fn draw(tx: &mut Tx<'_, '_>, count: u32) -> Result<u32> {
+    let key = setting(NEXT_DATANODE_NUMBER);
+    let next = |number| Setting { number, text: String::new() };
+    let first = match tx.get(&key, Hold::Held)? {
+        Some(row) => {
+            tx.put(&key, &next(row.value.number + u64::from(count)))?;
+            row.value.number
+        }
+        None => {
+            tx.insert(&key, &next(1 + u64::from(count)))?;
+            1
+        }
+    };
+    match u32::try_from(first) {
+        Ok(first) if first.checked_add(count).is_some() => Ok(first),
+        _ => refuse(Kind::Io, "all numbers of datanodes and storages are used up"),
+    }
+}

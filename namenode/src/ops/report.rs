@@ -1,0 +1,307 @@
+//! report — DatanodeProtocol.blockReceivedAndDeleted, blockReport, reportBadBlocks      (Java: BlockManager)
+//!
+//! Held    the datanode's row, at its owner and epoch: a report that an old owner applies fails. The block row that a
+//!         replica was condemned by, or called superfluous by. The replicas' own rows are written.
+//! Rows    per replica new, changed or gone: replicas 1w · storage_replicas 1w. Unknown: commands 1w. Condemned, gone or
+//!         unexpected: attention 1w.
+//! Cost    k replicas 1 fetch + 1 commit; some unknown 2 fetches, moved by concat 3. Replicas told as they are known:
+//!         nothing is written. A full report reads the storage's rows in pages, and applies what differs.
+//! Differs replicas being written are noted only where the pipeline does not say so already.
+
+use trellis_metastore::change::Hold;
+use trellis_metastore::key::Scan;
+use trellis_metastore::schema::{
+    Block, BlockState, CommandKind, Replica, ReplicaState, StorageReplicas, Table, TableKey, block,
+    block_file, command, parts_of_block, replica, storage_partition, storage_replica,
+};
+use trellis_metastore::schema::{Blocks, Command};
+
+use super::datanodes;
+use super::replicas::{self, Worth, give, judge, note_attention};
+use crate::engine::tx::Tx;
+use crate::refusal::Result;
+
+/// Replicas that one transaction deals with: each costs three rows to read, and up to four to write.
+pub const AT_ONCE: usize = 200;
+
+/// What a datanode says of one replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// Number of the storage.
+    pub storage: u32,
+    /// Block id.
+    pub block: u64,
+    /// Generation stamp.
+    pub stamp: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// What became of it.
+    pub what: What,
+}
+
+/// What became of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It came whole; its source, the datanode with this uuid, should drop its own (the balancer's wish).
+    Received(Option<String>),
+    /// A full report lists it, in this state.
+    Listed(ReplicaState),
+    /// It is being written.
+    Receiving,
+    /// It was deleted.
+    Deleted,
+    /// A full report whose lease was granted then, ms since the epoch, does not list it.
+    Missing(i64),
+}
+
+impl What {
+    /// The state that the replica is in; none = it is gone.
+    fn state(&self) -> Option<ReplicaState> {
+        match self {
+            What::Received(_) => Some(ReplicaState::Finalized),
+            What::Listed(state) => Some(*state),
+            What::Receiving => Some(ReplicaState::BeingWritten),
+            What::Deleted | What::Missing(_) => None,
+        }
+    }
+}
+
+/// Arguments of [`apply`]: a datanode's report, or at most [`AT_ONCE`] replicas of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The datanode's uuid.
+    pub uuid: String,
+    /// The namenode that applies it: its member id.
+    pub member: u64,
+    /// In the order in which it happened.
+    pub replicas: Vec<Reported>,
+}
+
+/// What became of a report.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Applied {
+    /// Nothing was applied: another namenode owns the datanode.
+    #[prost(bool, tag = "1")]
+    pub is_not_owner: bool,
+    /// Replicas whose rows changed.
+    #[prost(uint32, tag = "2")]
+    pub changed: u32,
+    /// Replicas of blocks that no file has: they are to be deleted.
+    #[prost(uint32, tag = "3")]
+    pub unknown: u32,
+    /// Replicas that are not as their block is.
+    #[prost(uint32, tag = "4")]
+    pub condemned: u32,
+}
+
+/// A block as a report finds it.
+type FoundBlock = Option<(TableKey<Blocks>, Block)>;
+
+/// Applies what a datanode reports, if `member` owns it.
+pub fn apply(tx: &mut Tx<'_, '_>, call: &Report) -> Result<Applied> {
+    for told in &call.replicas {
+        let (inode, ordinal) = parts_of_block(told.block);
+        tx.want(&block(inode, ordinal));
+        replicas::want_replica(tx, told.block, told.storage);
+    }
+    let Some(row) = datanodes::owned(tx, &call.uuid, call.member)? else {
+        return Ok(Applied { is_not_owner: true, ..Applied::default() });
+    };
+    let blocks = find_blocks(tx, call, Some(row.number))?;
+    let mut applied = Applied::default();
+    for (told, found) in call.replicas.iter().zip(blocks) {
+        match told.what.state() {
+            Some(state) => present(tx, row.number, told, state, found, &mut applied)?,
+            None => gone(tx, told, found, &mut applied)?,
+        }
+    }
+    Ok(applied)
+}
+
+/// The blocks of a report, where they are now. `datanode`: to be told of those that are nowhere.
+fn find_blocks(tx: &mut Tx<'_, '_>, call: &Report, datanode: Option<u32>) -> Result<Vec<FoundBlock>> {
+    let here: Vec<TableKey<Blocks>> = call
+        .replicas
+        .iter()
+        .map(|told| parts_of_block(told.block))
+        .map(|(inode, ordinal)| block(inode, ordinal))
+        .collect();
+    let rows = tx.get_all(&here, Hold::Loose)?;
+    let mut found: Vec<FoundBlock> =
+        here.into_iter().zip(rows).map(|(key, row)| Some((key, row?.value))).collect();
+    let absent: Vec<usize> = (0..found.len()).filter(|i| found[*i].is_none()).collect();
+    let files: Vec<_> = absent.iter().map(|i| block_file(call.replicas[*i].block)).collect();
+    for (i, number) in absent.iter().filter_map(|i| Some((*i, datanode?))) {
+        tx.want(&command(number, CommandKind::Invalidate, call.replicas[i].block));
+    }
+    let files = tx.get_all(&files, Hold::Loose)?;
+    let moved = absent.into_iter().zip(files).filter_map(|(i, row)| {
+        let to = row?.value;
+        Some((i, block(to.inode, to.ordinal)))
+    });
+    let (places, keys): (Vec<usize>, Vec<TableKey<Blocks>>) = moved.unzip();
+    let rows = tx.get_all(&keys, Hold::Loose)?;
+    for ((place, key), row) in places.into_iter().zip(keys).zip(rows) {
+        found[place] = row.map(|row| (key, row.value));
+    }
+    Ok(found)
+}
+
+/// A replica that is there.
+fn present(
+    tx: &mut Tx<'_, '_>,
+    datanode: u32,
+    told: &Reported,
+    state: ReplicaState,
+    found: FoundBlock,
+    applied: &mut Applied,
+) -> Result<()> {
+    let old = tx.get(&replica(told.block, told.storage), Hold::Loose)?.map(|row| row.value);
+    let Some((key, block)) = found else {
+        applied.unknown += 1;
+        replicas::remove(tx, &[(told.block, told.storage)])?;
+        return invalidate(tx, datanode, told, true);
+    };
+    let is_whole = state == ReplicaState::Finalized;
+    let is_later = |old: &Replica| old.state() == ReplicaState::Finalized && old.stamp >= told.stamp;
+    if !is_whole && (block.expected.contains(&told.storage) || old.as_ref().is_some_and(is_later)) {
+        // The pipeline says so, or it is whole since.
+        return Ok(());
+    }
+    let new = Replica {
+        stamp: told.stamp,
+        length: told.length,
+        state: state as i32,
+        corrupt: old.as_ref().is_some_and(|old| old.corrupt && old.stamp == told.stamp),
+        reported_ms: tx.ctx.now_ms,
+    };
+    let is_new = old.is_none();
+    let as_before = |old: &Replica| Replica { reported_ms: new.reported_ms, ..old.clone() } == new;
+    if !old.as_ref().is_some_and(as_before) {
+        applied.changed += 1;
+        replicas::put(tx, told.block, told.storage, &new)?;
+    }
+    let is_settled = matches!(block.state(), BlockState::Complete | BlockState::Committed);
+    let worth = judge(&tx.ctx.datanodes, &block, told.storage, &new);
+    if is_settled && worth == Worth::Corrupt {
+        applied.condemned += 1;
+        tx.get(&key, Hold::Held)?;
+        return attend(tx, &key);
+    }
+    if !is_new || !is_whole || block.state() != BlockState::Complete {
+        return Ok(());
+    }
+    match &told.what {
+        What::Received(Some(source)) => replaced(tx, source, told),
+        // It came back, or turned up: there may be more than are wanted.
+        What::Listed(_) => attend(tx, &key),
+        _ => Ok(()),
+    }
+}
+
+/// A replica that is not there any more.
+fn gone(tx: &mut Tx<'_, '_>, told: &Reported, found: FoundBlock, applied: &mut Applied) -> Result<()> {
+    let old = tx.get(&storage_replica(told.storage, told.block), Hold::Loose)?;
+    let is_recent = |old: &Replica| matches!(told.what, What::Missing(since) if old.reported_ms >= since);
+    if old.is_none_or(|old| is_recent(&old.value)) {
+        return Ok(());
+    }
+    applied.changed += 1;
+    replicas::remove(tx, &[(told.block, told.storage)])?;
+    match found {
+        Some((key, _)) => attend(tx, &key),
+        None => Ok(()),
+    }
+}
+
+/// A replica was moved: the one that it was copied from goes, if it is there.
+fn replaced(tx: &mut Tx<'_, '_>, source: &str, told: &Reported) -> Result<()> {
+    let view = tx.ctx.datanodes.clone();
+    let Some(node) = view.node(source) else { return Ok(()) };
+    let storages: Vec<u32> = node.row.storages.iter().map(|storage| storage.number).collect();
+    if storages.contains(&told.storage) {
+        return Ok(());
+    }
+    let keys: Vec<_> = storages.iter().map(|storage| replica(told.block, *storage)).collect();
+    let rows = tx.get_all(&keys, Hold::Held)?;
+    for (storage, _) in storages.iter().zip(rows).filter(|(_, row)| row.is_some()) {
+        let there = Reported { storage: *storage, ..told.clone() };
+        invalidate(tx, node.row.number, &there, false)?;
+    }
+    Ok(())
+}
+
+/// Has a datanode delete a replica.
+fn invalidate(tx: &mut Tx<'_, '_>, datanode: u32, told: &Reported, silent: bool) -> Result<()> {
+    let given = Command {
+        stamp: told.stamp,
+        length: told.length,
+        storages: vec![told.storage],
+        silent,
+        given_ms: tx.ctx.now_ms,
+        ..Command::default()
+    };
+    give(tx, datanode, CommandKind::Invalidate, told.block, &given)
+}
+
+/// Somebody must look at the replicas of the file that has this block.
+fn attend(tx: &mut Tx<'_, '_>, key: &TableKey<Blocks>) -> Result<()> {
+    note_attention(tx, key.key.partition())
+}
+
+/// A page of the replicas of a storage past a block, as rows say, in the order of block ids.
+pub fn page(
+    tx: &mut Tx<'_, '_>,
+    storage: u32,
+    after: Option<u64>,
+    limit: u32,
+) -> Result<Vec<(u64, Replica)>> {
+    let mut scan = Scan::of(StorageReplicas::ID, storage_partition(storage), limit);
+    if let Some(after) = after {
+        scan = scan.after(&after.to_be_bytes());
+    }
+    let rows = tx.scan_all::<StorageReplicas>(&[scan])?.pop().unwrap_or_default();
+    let block = |key: &[u8]| key.try_into().map(u64::from_be_bytes).ok();
+    Ok(rows.into_iter().filter_map(|(key, row)| Some((block(&key)?, row.value))).collect())
+}
+
+/// Arguments of [`condemn`]: a reader or a datanode met a replica whose bytes are not what they were.
+#[derive(Clone, Debug)]
+pub struct Bad {
+    /// Block id.
+    pub block: u64,
+    /// Its generation stamp, as far as it is known.
+    pub stamp: u64,
+    /// Numbers of the storages.
+    pub storages: Vec<u32>,
+}
+
+/// Notes replicas as corrupt; those of another generation, or of blocks that no file has, are left alone.
+pub fn condemn(tx: &mut Tx<'_, '_>, bad: &[Bad]) -> Result<Applied> {
+    let reported = bad.iter().flat_map(|bad| {
+        bad.storages.iter().map(|storage| Reported {
+            storage: *storage,
+            block: bad.block,
+            stamp: bad.stamp,
+            length: 0,
+            what: What::Deleted,
+        })
+    });
+    let call = Report { uuid: String::new(), member: 0, replicas: reported.collect() };
+    for told in &call.replicas {
+        replicas::want_replica(tx, told.block, told.storage);
+    }
+    let blocks = find_blocks(tx, &call, None)?;
+    let mut applied = Applied::default();
+    for (told, found) in call.replicas.iter().zip(blocks) {
+        let row = tx.get(&replica(told.block, told.storage), Hold::Loose)?;
+        let (Some((key, _)), Some(row)) = (found, row) else { continue };
+        if row.value.stamp != told.stamp || row.value.corrupt {
+            continue;
+        }
+        applied.condemned += 1;
+        replicas::put(tx, told.block, told.storage, &Replica { corrupt: true, ..row.value })?;
+        attend(tx, &key)?;
+    }
+    Ok(applied)
+}

@@ -1,0 +1,385 @@
+//! DatanodeProtocol: what datanodes say, and what they are told.
+//!
+//! A DataNode ends its service for good when it is answered one of three exceptions, so only one that is to leave gets
+//! them, and only when it registers. In a heartbeat, one that is not known is asked to register.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use trellis_metastore::schema::Datanode;
+use trellis_proto::exception::{Kind, RpcError};
+use trellis_proto::hdfs::datanode as wire;
+use trellis_proto::hdfs::datanode::DatanodeRegistrationProto;
+use trellis_proto::hdfs::datanode::received_deleted_block_info_proto::BlockStatus;
+use trellis_proto::hdfs::nnha_status_heartbeat_proto::State;
+use trellis_proto::hdfs::{
+    DatanodeIdProto, DatanodeStorageProto, NnhaStatusHeartbeatProto, StorageReportProto, StorageTypeProto,
+    VersionRequestProto, VersionResponseProto,
+};
+
+use super::call::Caller;
+use super::service::Service;
+use super::{block_list, commands};
+use crate::datanodes::registry::{Beat, Lease};
+use crate::datanodes::reports::{self, known, note_storages, take_over};
+use crate::datanodes::view::Space;
+use crate::engine::Op;
+use crate::ops::datanodes::{Register, ToldStorage, register as register_op};
+use crate::ops::report::{Applied, Bad, Reported, What, condemn};
+
+type Answer<A> = Result<A, RpcError>;
+
+/// The oldest software that may register, as stock (`dfs.namenode.min.supported.datanode.version`).
+const OLDEST_VERSION: [u32; 3] = [2, 1, 0];
+/// How long a host name may take to resolve.
+const RESOLVE: Duration = Duration::from_secs(5);
+/// A report that came without a lease was begun at most so long ago.
+const UNLEASED_AGE_MS: i64 = 60_000;
+/// Commands in one heartbeat's answer (stock: `dfs.block.invalidate.limit`).
+pub(super) const COMMANDS: usize = 1000;
+/// Blocks reported as bad that one transaction deals with; each may name several storages.
+const BAD_AT_ONCE: usize = 20;
+/// The error by which a datanode says that it ends.
+const FATAL_DISK_ERROR: u32 = 3;
+
+/// Never ACTIVE: a DataNode that holds no active namenode takes whoever says so first. Heartbeats tell.
+pub(super) fn version_request(
+    service: &Service,
+    _: &Caller,
+    _: VersionRequestProto,
+) -> Answer<VersionResponseProto> {
+    Ok(VersionResponseProto { info: service.identity().namespace_info(State::Standby) })
+}
+
+/// What a datanode says of itself.
+fn said(registration: &DatanodeRegistrationProto) -> Datanode {
+    let DatanodeIdProto {
+        ip_addr,
+        host_name,
+        datanode_uuid,
+        xfer_port,
+        info_port,
+        ipc_port,
+        info_secure_port,
+    } = &registration.datanode_id;
+    Datanode {
+        uuid: datanode_uuid.clone(),
+        ip: ip_addr.clone(),
+        host: host_name.clone(),
+        data_port: *xfer_port,
+        http_port: *info_port,
+        https_port: info_secure_port.unwrap_or(0),
+        ipc_port: *ipc_port,
+        version: registration.software_version.clone(),
+        ..Datanode::default()
+    }
+}
+
+pub(super) async fn register(
+    service: Arc<Service>,
+    caller: Caller,
+    request: wire::RegisterDatanodeRequestProto,
+) -> Answer<wire::RegisterDatanodeResponseProto> {
+    let mut registration = request.registration;
+    check_version(&registration.software_version)?;
+    check_cluster(&service, &registration)?;
+    let mut said = said(&registration);
+    if said.uuid.is_empty() {
+        return Err(RpcError::new(Kind::Io, "a datanode without a uuid"));
+    }
+    let engine = service.engine();
+    if engine.config().datanode_ip_hostname_check {
+        check_host(&caller.machine, &said.host).await?;
+    }
+    caller.machine.as_ref().clone_into(&mut said.ip);
+    registration.datanode_id.ip_addr.clone_from(&said.ip);
+    let claims = engine.datanodes().registry().wants(&said.uuid, Instant::now());
+    let call = Register { said, claims };
+    let op: Op<Datanode> = Box::new(move |tx| register_op(tx, &call));
+    let row = engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
+    let row = engine.datanodes().registry().registered(row, Instant::now(), engine.now_ms());
+    engine.datanodes().show();
+    tracing::info!(
+        uuid = row.uuid,
+        ip = row.ip,
+        port = row.data_port,
+        host = row.host,
+        "a datanode registered"
+    );
+    Ok(wire::RegisterDatanodeResponseProto { registration })
+}
+
+/// Refuses a datanode whose host name leads nowhere; one of this machine may have any.
+pub async fn check_host(ip: &str, host: &str) -> Result<(), RpcError> {
+    if ip.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) || host == ip {
+        return Ok(());
+    }
+    match tokio::time::timeout(RESOLVE, tokio::net::lookup_host((host, 0))).await {
+        Ok(Ok(_)) => Ok(()),
+        _ => {
+            let why = format!("hostname cannot be resolved (ip={ip}, hostname={host})");
+            Err(RpcError::new(
+                Kind::DisallowedDatanode,
+                format!("Datanode denied communication with namenode because {why}"),
+            ))
+        }
+    }
+}
+
+fn check_version(version: &str) -> Result<(), RpcError> {
+    let mut parts = version.split(['.', '-', '_']).map_while(|part| part.parse::<u32>().ok());
+    let numbers: [u32; 3] = std::array::from_fn(|_| parts.next().unwrap_or(0));
+    if numbers >= OLDEST_VERSION {
+        return Ok(());
+    }
+    let why = format!("The reported DataNode version is too low: '{version}', at least 2.1.0-beta is needed");
+    Err(RpcError::new(Kind::IncorrectVersion, why))
+}
+
+/// A datanode of another cluster is to leave.
+fn check_cluster(service: &Service, registration: &DatanodeRegistrationProto) -> Result<(), RpcError> {
+    let (identity, info) = (service.identity(), &registration.storage_info);
+    if info.namespce_id == identity.namespace_id && info.cluster_id == identity.cluster_id {
+        return Ok(());
+    }
+    let why = format!(
+        "Registration IDs mismatched: the DataNode is of namespace {} in cluster {}, this namenode of namespace {} in \
+         cluster {}",
+        info.namespce_id, info.cluster_id, identity.namespace_id, identity.cluster_id
+    );
+    Err(RpcError::new(Kind::UnregisteredNode, why))
+}
+
+fn check_pool(service: &Service, pool: &str) -> Result<(), RpcError> {
+    match service.identity().block_pool_id == pool {
+        true => Ok(()),
+        false => Err(RpcError::new(Kind::Io, format!("block pool {pool} is not of this cluster"))),
+    }
+}
+
+/// A storage as reports name it: in a message of its own or, by old software, by its uuid alone.
+fn told(storage: Option<&DatanodeStorageProto>, uuid: &str, failed: bool) -> ToldStorage {
+    let kind = storage.and_then(|storage| storage.storage_type).unwrap_or(StorageTypeProto::Disk.into());
+    let uuid = storage.map_or(uuid, |storage| &storage.storage_uuid).to_owned();
+    ToldStorage { uuid, kind, failed }
+}
+
+fn beat(request: &wire::HeartbeatRequestProto) -> Beat {
+    #[allow(deprecated, reason = "old software names storages so")]
+    let storage = |report: &StorageReportProto| {
+        let space = Space {
+            capacity: report.capacity(),
+            used: report.dfs_used(),
+            remaining: report.remaining(),
+            pool_used: report.block_pool_used(),
+            other_used: report.non_dfs_used(),
+        };
+        (told(report.storage.as_ref(), &report.storage_uuid, report.failed()), space)
+    };
+    Beat {
+        storages: request.reports.iter().map(storage).collect(),
+        load: request.xceiver_count().max(request.xmits_in_progress()),
+    }
+}
+
+pub(super) async fn heartbeat(
+    service: Arc<Service>,
+    _: Caller,
+    request: wire::HeartbeatRequestProto,
+) -> Answer<wire::HeartbeatResponseProto> {
+    let (engine, said, beat) = (service.engine(), said(&request.registration), beat(&request));
+    let datanodes = engine.datanodes();
+    let uuid = &said.uuid;
+    let heard = datanodes.registry().hear(&said, &beat, Instant::now(), engine.now_ms());
+    let Some(heard) = heard else {
+        return Ok(answer(State::Standby, 0, vec![commands::register()], None));
+    };
+    let mut row = heard.row;
+    if heard.storages_changed {
+        let storages = beat.storages.iter().map(|(storage, _)| storage.clone()).collect();
+        row = note_storages(engine, uuid, storages, true).await?;
+    }
+    datanodes.show_soon();
+    let claim = datanodes.registry().wants(uuid, Instant::now());
+    if let Some(claim) = claim {
+        row = take_over(engine, uuid, claim).await?;
+        tracing::info!(uuid, owner = row.owner, epoch = row.epoch, "a datanode was without an owner");
+    }
+    if row.owner != engine.member() {
+        return Ok(answer(State::Standby, 0, Vec::new(), None));
+    }
+    let mut orders = Vec::new();
+    if reports::inherit(engine, uuid).await? {
+        orders.push(commands::register());
+    }
+    let lease = match request.request_full_block_report_lease() {
+        true => {
+            let id = rand::random_range(1..i64::MAX as u64);
+            datanodes.registry().grant(uuid, id, Instant::now(), engine.now_ms())
+        }
+        false => None,
+    };
+    let given = datanodes.registry().hand_out(uuid, COMMANDS);
+    orders.extend(commands::commands(&service.identity().block_pool_id, &datanodes.view(), &given));
+    Ok(answer(State::Active, row.epoch, orders, lease))
+}
+
+fn answer(
+    state: State,
+    txid: u64,
+    cmds: Vec<wire::DatanodeCommandProto>,
+    lease: Option<Lease>,
+) -> wire::HeartbeatResponseProto {
+    wire::HeartbeatResponseProto {
+        cmds,
+        ha_status: NnhaStatusHeartbeatProto { state: state.into(), txid },
+        full_block_report_lease_id: Some(lease.map_or(0, |lease| lease.id)),
+        ..wire::HeartbeatResponseProto::default()
+    }
+}
+
+/// The numbers of the storages in a report, in its order; those that are new get theirs now.
+async fn numbers(service: &Service, uuid: &str, storages: Vec<ToldStorage>) -> Answer<Vec<Option<u32>>> {
+    let engine = service.engine();
+    let mut row = known(engine, uuid)?;
+    let number = |row: &Datanode, uuid: &str| row.storages.iter().find(|s| s.uuid == uuid).map(|s| s.number);
+    let new: Vec<ToldStorage> =
+        storages.iter().filter(|told| number(&row, &told.uuid).is_none()).cloned().collect();
+    if !new.is_empty() {
+        row = note_storages(engine, uuid, new, false).await?;
+    }
+    Ok(storages.iter().map(|told| number(&row, &told.uuid)).collect())
+}
+
+pub(super) async fn received_and_deleted(
+    service: Arc<Service>,
+    _: Caller,
+    request: wire::BlockReceivedAndDeletedRequestProto,
+) -> Answer<wire::BlockReceivedAndDeletedResponseProto> {
+    check_pool(&service, &request.block_pool_id)?;
+    let uuid = &request.registration.datanode_id.datanode_uuid;
+    #[allow(deprecated, reason = "old software names storages so")]
+    let storage =
+        |of: &wire::StorageReceivedDeletedBlocksProto| told(of.storage.as_ref(), &of.storage_uuid, false);
+    let storages = numbers(&service, uuid, request.blocks.iter().map(storage).collect()).await?;
+    let mut replicas = Vec::new();
+    for (of, storage) in request.blocks.iter().zip(storages) {
+        let Some(storage) = storage else { continue };
+        replicas.extend(of.blocks.iter().map(|info| reported(storage, info)));
+    }
+    reports::incremental(service.engine(), uuid, replicas).await?;
+    Ok(wire::BlockReceivedAndDeletedResponseProto {})
+}
+
+fn reported(storage: u32, info: &wire::ReceivedDeletedBlockInfoProto) -> Reported {
+    let what = match info.status() {
+        BlockStatus::Receiving => What::Receiving,
+        BlockStatus::Received => What::Received(info.delete_hint.clone().filter(|hint| !hint.is_empty())),
+        BlockStatus::Deleted => What::Deleted,
+    };
+    let block = &info.block;
+    Reported { storage, block: block.block_id, stamp: block.gen_stamp, length: block.num_bytes(), what }
+}
+
+pub(super) async fn block_report(
+    service: Arc<Service>,
+    _: Caller,
+    request: wire::BlockReportRequestProto,
+) -> Answer<wire::BlockReportResponseProto> {
+    check_pool(&service, &request.block_pool_id)?;
+    let engine = service.engine();
+    let uuid = &request.registration.datanode_id.datanode_uuid;
+    let lease_id = request.context.as_ref().map_or(0, wire::BlockReportContextProto::lease_id);
+    let row = known(engine, uuid)?;
+    let granted_ms = match lease_id {
+        0 => engine.now_ms().saturating_sub(UNLEASED_AGE_MS),
+        id => match engine.datanodes().registry().lease(uuid, id, Instant::now()) {
+            Some(lease) => lease.granted_ms,
+            None => {
+                let why = format!("block report lease 0x{id:x} of {uuid} is not valid any more");
+                return Err(RpcError::new(Kind::InvalidBlockReportLease, why));
+            }
+        },
+    };
+    if row.owner != engine.member() {
+        // It sends this to its owner as well.
+        return Ok(wire::BlockReportResponseProto { cmd: None });
+    }
+    let closed = |_| RpcError::new(Kind::Retriable, "this namenode ends");
+    let _leave = engine.datanodes().full_reports().acquire().await.map_err(closed)?;
+    let storages = request.reports.iter().map(|report| told(Some(&report.storage), "", false)).collect();
+    let numbers = numbers(&service, uuid, storages).await?;
+    for (report, storage) in request.reports.iter().zip(numbers) {
+        let Some(storage) = storage else { continue };
+        let listed = block_list::replicas(report)?;
+        let compared = reports::full(engine, uuid, storage, &listed, granted_ms).await?;
+        tracing::info!(
+            uuid,
+            storage,
+            listed = listed.len(),
+            compared.rows,
+            compared.differing,
+            "a full report"
+        );
+    }
+    let is_last = |context: &wire::BlockReportContextProto| context.cur_rpc + 1 >= context.total_rpcs;
+    if request.context.as_ref().is_none_or(is_last) {
+        engine.datanodes().registry().reported(uuid, engine.now_ms());
+    }
+    Ok(wire::BlockReportResponseProto { cmd: None })
+}
+
+/// Centralized caching is not supported: there is nothing to note.
+pub(super) fn cache_report(
+    service: &Service,
+    _: &Caller,
+    request: wire::CacheReportRequestProto,
+) -> Answer<wire::CacheReportResponseProto> {
+    check_pool(service, &request.block_pool_id)?;
+    Ok(wire::CacheReportResponseProto { cmd: None })
+}
+
+pub(super) fn error_report(
+    service: &Service,
+    _: &Caller,
+    request: wire::ErrorReportRequestProto,
+) -> Answer<wire::ErrorReportResponseProto> {
+    let uuid = &request.registartion.datanode_id.datanode_uuid;
+    let (code, message) = (request.error_code, &request.msg);
+    tracing::warn!(uuid, code, message, "a datanode reports an error");
+    if code == FATAL_DISK_ERROR {
+        service.engine().datanodes().registry().lost(uuid);
+        service.engine().datanodes().show();
+    }
+    Ok(wire::ErrorReportResponseProto {})
+}
+
+pub(super) async fn report_bad_blocks(
+    service: Arc<Service>,
+    _: Caller,
+    request: wire::ReportBadBlocksRequestProto,
+) -> Answer<wire::ReportBadBlocksResponseProto> {
+    note_bad(&service, &request.blocks).await?;
+    Ok(wire::ReportBadBlocksResponseProto {})
+}
+
+/// Notes replicas whose bytes are not what they were, in bounded batches.
+async fn note_bad(service: &Service, blocks: &[trellis_proto::hdfs::LocatedBlockProto]) -> Answer<()> {
+    let engine = service.engine();
+    let view = engine.datanodes().view();
+    let number = |uuid: &String| view.storage_by_uuid(uuid).map(|storage| storage.row().number);
+    let bad = |located: &trellis_proto::hdfs::LocatedBlockProto| Bad {
+        block: located.b.block_id,
+        stamp: located.b.generation_stamp,
+        storages: located.storage_i_ds.iter().filter_map(number).collect(),
+    };
+    for batch in blocks.chunks(BAD_AT_ONCE) {
+        let call: Vec<Bad> = batch.iter().map(bad).collect();
+        let op: Op<Applied> = Box::new(move |tx| condemn(tx, &call));
+        let done = engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
+        tracing::info!(done.condemned, "corrupt replicas were reported");
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! Reports of datanodes as operations: what rows become of them.
+
+use std::ops::Range;
+
+use trellis_metastore::change::Hold;
+use trellis_metastore::schema::{
+    Block, BlockFile, BlockState, Command, CommandKind, Datanode, Replica, ReplicaState, Storage, attention,
+    block, block_file, block_id, command, replica, storage_replica,
+};
+use trellis_namenode::datanodes::reports::{Listed, full};
+use trellis_namenode::engine::Op;
+use trellis_namenode::ops::datanodes::{self, Claim, Register, ToldStorage, tell_storages};
+use trellis_namenode::ops::report::{self, Applied, Report, Reported, What};
+use trellis_proto::exception::RpcError;
+
+use crate::support::{Answer, Namenode, SUPERUSER, pass_time};
+
+/// An inode that need not exist: reports ask for blocks alone.
+pub const FILE: u64 = 20_000;
+/// The number of the first storage of the first datanode.
+pub const STORAGE: u32 = 2;
+
+async fn own<A: prost::Message + Default + 'static>(nn: &Namenode, op: Op<A>) -> Result<A, RpcError> {
+    nn.engine.write_wait(nn.engine.own_ctx(), 0, 0, false, op).await
+}
+
+/// A datanode that registers with this namenode, which would own it.
+pub async fn register(nn: &Namenode, uuid: &str) -> Result<Datanode, RpcError> {
+    let said = Datanode { uuid: uuid.into(), host: uuid.into(), data_port: 9866, ..Datanode::default() };
+    let call = Register { said, claims: Some(Claim { member: nn.engine.member(), from: 0 }) };
+    let row = own(nn, Box::new(move |tx| datanodes::register(tx, &call))).await?;
+    let now = tokio::time::Instant::now();
+    nn.engine.datanodes().registry().registered(row.clone(), now, nn.engine.now_ms());
+    nn.engine.datanodes().show();
+    Ok(row)
+}
+
+/// Its storages are these.
+pub async fn storages(nn: &Namenode, uuid: &str, storages: &[&str]) -> Result<Datanode, RpcError> {
+    let told = |uuid: &&str| ToldStorage { uuid: (*uuid).into(), kind: 1, failed: false };
+    let (uuid, told): (String, Vec<ToldStorage>) = (uuid.into(), storages.iter().map(told).collect());
+    let row = own(nn, Box::new(move |tx| tell_storages(tx, &uuid, &told, true))).await?;
+    nn.engine.datanodes().registry().adopt(row.clone());
+    nn.engine.datanodes().show();
+    Ok(row)
+}
+
+async fn fresh() -> Namenode {
+    let nn = Namenode::fresh().await;
+    register(&nn, "u1").await.unwrap();
+    storages(&nn, "u1", &["s1"]).await.unwrap();
+    nn
+}
+
+fn row(ordinal: u32, state: BlockState) -> Block {
+    let id = block_id(FILE, ordinal);
+    Block { id, stamp: 1001, last_stamp: 1001, length: 7, state: state as i32, ..Block::default() }
+}
+
+/// Complete blocks of 7 bytes.
+pub async fn plant(nn: &Namenode, ordinals: Range<u32>) {
+    write_blocks(nn, ordinals.map(|ordinal| (ordinal, row(ordinal, BlockState::Complete))).collect()).await;
+}
+
+async fn write_blocks(nn: &Namenode, blocks: Vec<(u32, Block)>) {
+    let op: Op<Answer> = Box::new(move |tx| {
+        for (ordinal, row) in &blocks {
+            let key = block(FILE, *ordinal);
+            match tx.get(&key, Hold::Held)? {
+                Some(_) => tx.put(&key, row)?,
+                None => tx.insert(&key, row)?,
+            }
+        }
+        Ok(Answer { yes: true })
+    });
+    own(nn, op).await.unwrap();
+}
+
+/// What a datanode says of a block of 7 bytes.
+pub fn told(ordinal: u32, storage: u32, what: What) -> Reported {
+    Reported { storage, block: block_id(FILE, ordinal), stamp: 1001, length: 7, what }
+}
+
+pub async fn apply(nn: &Namenode, uuid: &str, replicas: Vec<Reported>) -> Result<Applied, RpcError> {
+    let call = Report { uuid: uuid.into(), member: nn.engine.member(), replicas };
+    own(nn, Box::new(move |tx| report::apply(tx, &call))).await
+}
+
+/// A replica's two rows, which must agree.
+async fn found(nn: &Namenode, ordinal: u32, storage: u32) -> Option<Replica> {
+    let id = block_id(FILE, ordinal);
+    let read = move |tx: &mut trellis_namenode::engine::tx::Tx<'_, '_>| {
+        let beside = tx.get(&replica(id, storage), Hold::Loose)?.map(|row| row.value);
+        Ok((beside, tx.get(&storage_replica(storage, id), Hold::Loose)?.map(|row| row.value)))
+    };
+    let (beside, on_storage) = nn.read(SUPERUSER, read).await.unwrap();
+    assert_eq!(beside, on_storage);
+    beside
+}
+
+async fn is_noted(nn: &Namenode, inode: u64) -> bool {
+    nn.read(SUPERUSER, move |tx| Ok(tx.get(&attention(inode), Hold::Loose)?.is_some())).await.unwrap()
+}
+
+async fn deletion(nn: &Namenode, datanode: u32, ordinal: u32) -> Option<Command> {
+    let key = command(datanode, CommandKind::Invalidate, block_id(FILE, ordinal));
+    nn.read(SUPERUSER, move |tx| Ok(tx.get(&key, Hold::Loose)?.map(|row| row.value))).await.unwrap()
+}
+
+pub async fn replicas_come_change_and_go() {
+    let nn = fresh().await;
+    let writing = Block { expected: vec![STORAGE], ..row(1, BlockState::UnderConstruction) };
+    write_blocks(&nn, vec![(0, row(0, BlockState::UnderConstruction)), (1, writing)]).await;
+    let both = vec![told(0, STORAGE, What::Receiving), told(1, STORAGE, What::Receiving)];
+    assert_eq!(apply(&nn, "u1", both).await.unwrap().changed, 1);
+    assert_eq!(found(&nn, 0, STORAGE).await.map(|r| r.state()), Some(ReplicaState::BeingWritten));
+    assert_eq!(found(&nn, 1, STORAGE).await, None, "the pipeline says so");
+    let whole = vec![told(0, STORAGE, What::Received(None)), told(1, STORAGE, What::Received(None))];
+    assert_eq!(apply(&nn, "u1", whole.clone()).await.unwrap().changed, 2);
+    assert_eq!(apply(&nn, "u1", whole).await.unwrap(), Applied::default(), "told as it is known");
+    // A report that was overtaken does not undo one that is whole.
+    assert_eq!(apply(&nn, "u1", vec![told(0, STORAGE, What::Receiving)]).await.unwrap().changed, 0);
+    assert!(!is_noted(&nn, FILE).await);
+    assert_eq!(apply(&nn, "u1", vec![told(0, STORAGE, What::Deleted)]).await.unwrap().changed, 1);
+    assert_eq!(found(&nn, 0, STORAGE).await, None);
+    assert!(is_noted(&nn, FILE).await);
+}
+
+pub async fn what_is_not_as_its_block_is_condemned() {
+    let nn = fresh().await;
+    let newer = Block { stamp: 1002, last_stamp: 1002, ..row(1, BlockState::Committed) };
+    write_blocks(&nn, vec![(0, row(0, BlockState::Complete)), (1, newer)]).await;
+    let short = Reported { length: 6, ..told(0, STORAGE, What::Received(None)) };
+    let stale = told(1, STORAGE, What::Received(None));
+    assert_eq!(apply(&nn, "u1", vec![short, stale]).await.unwrap().condemned, 2);
+    assert!(is_noted(&nn, FILE).await);
+    // As it was reported: what it is worth is decided beside its block.
+    assert_eq!(found(&nn, 0, STORAGE).await.map(|r| (r.length, r.corrupt)), Some((6, false)));
+
+    plant(&nn, 2..3).await;
+    apply(&nn, "u1", vec![told(2, STORAGE, What::Received(None))]).await.unwrap();
+    for (stamp, condemned) in [(1000, 0), (1001, 1), (1001, 0)] {
+        let bad = vec![report::Bad { block: block_id(FILE, 2), stamp, storages: vec![STORAGE, 77] }];
+        let op: Op<Applied> = Box::new(move |tx| report::condemn(tx, &bad));
+        assert_eq!(own(&nn, op).await.unwrap().condemned, condemned, "{stamp}");
+    }
+    // It stays bad until its bytes are others.
+    apply(&nn, "u1", vec![told(2, STORAGE, What::Received(None))]).await.unwrap();
+    assert_eq!(found(&nn, 2, STORAGE).await.map(|r| r.corrupt), Some(true));
+}
+
+pub async fn blocks_that_no_file_has() {
+    let nn = fresh().await;
+    let all = vec![
+        told(0, STORAGE, What::Received(None)),
+        told(1, STORAGE, What::Listed(ReplicaState::WaitingToBeRecovered)),
+        told(2, STORAGE, What::Deleted),
+    ];
+    assert_eq!(apply(&nn, "u1", all).await.unwrap().unknown, 2);
+    let given = deletion(&nn, 1, 0).await.unwrap();
+    assert_eq!((given.silent, given.storages), (true, vec![STORAGE]));
+    assert!(deletion(&nn, 1, 1).await.is_some() && deletion(&nn, 1, 2).await.is_none());
+    assert_eq!(found(&nn, 0, STORAGE).await, None);
+}
+
+/// After a concat the id names another file than the one that has the block.
+pub async fn a_moved_block() {
+    let nn = fresh().await;
+    let op: Op<Answer> = Box::new(move |tx| {
+        tx.insert(&block_file(block_id(FILE, 0)), &BlockFile { inode: FILE + 1, ordinal: 5 })?;
+        tx.insert(&block(FILE + 1, 5), &row(0, BlockState::Complete))?;
+        Ok(Answer { yes: true })
+    });
+    own(&nn, op).await.unwrap();
+    let short = Reported { length: 6, ..told(0, STORAGE, What::Received(None)) };
+    assert_eq!(apply(&nn, "u1", vec![short]).await.unwrap().condemned, 1);
+    assert!(is_noted(&nn, FILE + 1).await && !is_noted(&nn, FILE).await);
+    assert!(found(&nn, 0, STORAGE).await.is_some());
+}
+
+fn listed(ordinal: u32, length: u64) -> Listed {
+    Listed { block: block_id(FILE, ordinal), state: 0, stamp: 1001, length }
+}
+
+pub async fn a_full_report() {
+    let nn = fresh().await;
+    plant(&nn, 0..10).await;
+    let told: Vec<Reported> = (0..6).map(|ordinal| told(ordinal, STORAGE, What::Received(None))).collect();
+    apply(&nn, "u1", told[..5].to_vec()).await.unwrap();
+    pass_time(std::time::Duration::from_secs(1));
+    let granted_ms = nn.engine.now_ms();
+    apply(&nn, "u1", told[5..].to_vec()).await.unwrap();
+    // Block 0 as before, 1 changed, 2 to 5 not there, 8 new, 77 unknown.
+    let list = [listed(0, 7), listed(1, 6), listed(8, 7), listed(77, 7)];
+    let compared = full(&nn.engine, "u1", STORAGE, &list, granted_ms).await.unwrap();
+    assert_eq!((compared.rows, compared.differing), (6, 6));
+    let mut there = Vec::new();
+    for ordinal in 0..10 {
+        if let Some(replica) = found(&nn, ordinal, STORAGE).await {
+            there.push((ordinal, replica.length));
+        }
+    }
+    assert_eq!(there, [(0, 7), (1, 6), (5, 7), (8, 7)], "5 was reported after the lease was granted");
+    assert!(deletion(&nn, 1, 77).await.is_some());
+    let (compared, spent) = nn.spent(full(&nn.engine, "u1", STORAGE, &list[..3], granted_ms)).await;
+    assert_eq!((compared.unwrap().differing, spent.rows_written), (0, 0));
+}
+
+/// The balancer copied a replica elsewhere and wants the first one gone.
+pub async fn a_balanced_replica() {
+    let nn = fresh().await;
+    register(&nn, "u2").await.unwrap();
+    let storage = storages(&nn, "u2", &["s2"]).await.unwrap().storages[0].number;
+    plant(&nn, 0..1).await;
+    apply(&nn, "u1", vec![told(0, STORAGE, What::Received(None))]).await.unwrap();
+    let moved = vec![told(0, storage, What::Received(Some("u1".into())))];
+    apply(&nn, "u2", moved.clone()).await.unwrap();
+    assert_eq!(deletion(&nn, 1, 0).await.map(|given| given.storages), Some(vec![STORAGE]));
+    // Told twice, it asks for nothing more.
+    apply(&nn, "u1", vec![told(0, STORAGE, What::Deleted)]).await.unwrap();
+    apply(&nn, "u2", moved).await.unwrap();
+    assert!(found(&nn, 0, storage).await.is_some());
+}
+
+pub async fn who_owns_a_datanode() {
+    let nn = fresh().await;
+    let me = nn.engine.member();
+    let claim = |from: u64, member: u64| -> Op<Datanode> {
+        Box::new(move |tx| datanodes::claim(tx, "u1", &Claim { member, from }))
+    };
+    let owner = |row: Datanode| (row.owner, row.epoch);
+    assert_eq!(owner(own(&nn, claim(0, 9)).await.unwrap()), (me, 1), "it has an owner");
+    assert_eq!(owner(own(&nn, claim(me, 9)).await.unwrap()), (9, 2), "the owner is gone");
+    let late = apply(&nn, "u1", vec![told(0, STORAGE, What::Received(None))]).await.unwrap();
+    assert!(late.is_not_owner && late.unknown == 0);
+    let release: Op<Datanode> = Box::new(move |tx| datanodes::release(tx, "u1", me));
+    assert_eq!(owner(own(&nn, release).await.unwrap()), (9, 2), "not its own");
+    let release: Op<Datanode> = Box::new(move |tx| datanodes::release(tx, "u1", 9));
+    assert_eq!(owner(own(&nn, release).await.unwrap()), (0, 3));
+    assert_eq!(owner(own(&nn, claim(0, me)).await.unwrap()), (me, 4));
+}
+
+pub async fn storages_of_a_datanode() {
+    let nn = fresh().await;
+    let numbers = |row: &Datanode| -> Vec<(u32, bool)> {
+        row.storages.iter().map(|Storage { number, failed, .. }| (*number, *failed)).collect()
+    };
+    let row = storages(&nn, "u1", &["s2", "s3", "s2"]).await.unwrap();
+    assert_eq!(numbers(&row), [(2, true), (3, false), (4, false)]);
+    let row = storages(&nn, "u1", &["s1", "s2"]).await.unwrap();
+    assert_eq!(numbers(&row), [(2, false), (3, false), (4, true)]);
+    assert_eq!(register(&nn, "u1").await.unwrap().storages, row.storages, "kept by uuid");
+    let many: Vec<String> = (0..100).map(|i| format!("m{i}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(storages(&nn, "u1", &many).await.unwrap_err().message.contains("64 storages"));
+    assert_eq!(register(&nn, "u2").await.unwrap().number, 6);
+}
