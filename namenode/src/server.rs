@@ -217,6 +217,11 @@ impl Life {
         let service =
             Service::new(engine.clone(), self.identity.clone(), audit.transpose()?, self.metrics.clone());
 
+        // Whom it should hear of is known before it serves.
+        if let Err(error) = datanodes::round(&engine).await {
+            tracing::warn!(%error, "looking at datanodes failed; it is tried again");
+        }
+
         let (end, ended) = watch::channel(false);
         let mut jobs = start_jobs(&engine, &membership, &ended);
         jobs.spawn(http::serve(http, service.clone(), ended.clone()));

@@ -30,6 +30,8 @@ pub struct Timing {
     pub lease: Duration,
     /// Leases at a time.
     pub leases: usize,
+    /// After this long a namenode serves, whomever it has heard of.
+    pub ready: Duration,
 }
 
 impl Timing {
@@ -41,6 +43,7 @@ impl Timing {
             kept: config.kept_reports,
             lease: config.full_report_lease,
             leases: config.full_report_leases,
+            ready: config.ready_wait,
         }
     }
 }
@@ -68,6 +71,8 @@ pub struct Lease {
 #[derive(Debug)]
 struct Known {
     row: Arc<Datanode>,
+    /// When this namenode learnt of it.
+    met: Instant,
     /// It registered here, in this life of the namenode.
     is_registered: bool,
     heard: Option<(Instant, i64)>,
@@ -91,9 +96,10 @@ struct Known {
 }
 
 impl Known {
-    fn new(row: Datanode) -> Known {
+    fn new(row: Datanode, now: Instant) -> Known {
         Known {
             row: Arc::new(row),
+            met: now,
             is_registered: false,
             heard: None,
             space: HashMap::new(),
@@ -109,19 +115,22 @@ impl Known {
         }
     }
 
-    fn silent_for(&self, now: Instant) -> Option<Duration> {
-        self.heard.map(|(heard, _)| now.saturating_duration_since(heard))
+    fn silent_for(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.heard.map_or(self.met, |(heard, _)| heard))
+    }
+
+    fn liveness(&self, timing: &Timing, now: Instant) -> Liveness {
+        match self.silent_for(now) {
+            silent if silent > timing.dead => Liveness::Dead,
+            silent if silent > timing.stale || self.heard.is_none() => Liveness::Stale,
+            _ => Liveness::Live,
+        }
     }
 
     fn node(&self, timing: &Timing, now: Instant) -> Node {
-        let liveness = match self.silent_for(now) {
-            Some(silent) if silent <= timing.stale => Liveness::Live,
-            Some(silent) if silent <= timing.dead => Liveness::Stale,
-            _ => Liveness::Dead,
-        };
         let space = self.row.storages.iter().map(|s| self.space.get(&s.uuid).copied().unwrap_or_default());
         Node {
-            liveness,
+            liveness: self.liveness(timing, now),
             space: space.collect(),
             load: self.load,
             heard_ms: self.heard.map_or(0, |(_, ms)| ms),
@@ -157,17 +166,20 @@ pub struct Registry {
     nodes: HashMap<String, Known>,
     /// Live namenodes; this one alone until it looked.
     members: Vec<u64>,
+    /// When it looked for datanodes first: until then it cannot know whom it does not hear.
+    looked: Option<Instant>,
 }
 
 impl Registry {
     /// Nobody was heard of yet. `member`: this namenode's id.
     pub fn new(member: u64, timing: Timing) -> Registry {
-        Registry { member, timing, nodes: HashMap::new(), members: vec![member] }
+        Registry { member, timing, nodes: HashMap::new(), members: vec![member], looked: None }
     }
 
     /// Takes a row as the truth, unless a later owner than its was seen.
     pub fn adopt(&mut self, row: Datanode) -> Arc<Datanode> {
-        let known = self.nodes.entry(row.uuid.clone()).or_insert_with(|| Known::new(row.clone()));
+        let known =
+            self.nodes.entry(row.uuid.clone()).or_insert_with(|| Known::new(row.clone(), Instant::now()));
         if row.epoch >= known.row.epoch && *known.row != row {
             known.row = Arc::new(row);
         }
@@ -179,8 +191,9 @@ impl Registry {
         known.row.clone()
     }
 
-    /// The live namenodes.
-    pub fn set_members(&mut self, members: Vec<u64>) {
+    /// Who the live namenodes are, as the rows of members say, read with those of all datanodes.
+    pub fn looked(&mut self, members: Vec<u64>, now: Instant) {
+        self.looked.get_or_insert(now);
         self.members = members;
         if !self.members.contains(&self.member) {
             self.members.push(self.member);
@@ -250,10 +263,7 @@ impl Registry {
 
     /// How many datanodes that live this namenode owns, and how many are its share.
     fn share(&self, now: Instant) -> (usize, usize) {
-        let live = self
-            .nodes
-            .values()
-            .filter(|known| known.silent_for(now).is_some_and(|silent| silent <= self.timing.stale));
+        let live = self.nodes.values().filter(|known| known.liveness(&self.timing, now) == Liveness::Live);
         let (all, owned) = live.fold((0, 0), |(all, owned), known| {
             (all + 1, owned + usize::from(known.row.owner == self.member))
         });
@@ -268,7 +278,7 @@ impl Registry {
             .nodes
             .values()
             .filter(owned)
-            .partition(|known| known.silent_for(now).is_some_and(|silent| silent <= self.timing.stale));
+            .partition(|known| known.liveness(&self.timing, now) == Liveness::Live);
         let (_, share) = self.share(now);
         let mut live: Vec<&Known> = live;
         live.sort_by_key(|known| known.row.number);
@@ -379,7 +389,21 @@ impl Registry {
     pub fn view(&self, now: Instant) -> View {
         let mut nodes: Vec<Node> = self.nodes.values().map(|known| known.node(&self.timing, now)).collect();
         nodes.sort_by_key(|node| node.row.number);
-        View::new(nodes)
+        View::new(nodes).early(self.is_early(now))
+    }
+
+    /// Whether most of the storages that work were not heard of yet; not for ever.
+    fn is_early(&self, now: Instant) -> bool {
+        if self.looked.is_none_or(|at| now.saturating_duration_since(at) >= self.timing.ready) {
+            return false;
+        }
+        let (mut all, mut heard) = (0, 0);
+        for known in self.nodes.values() {
+            let works = known.row.storages.iter().filter(|storage| !storage.failed).count();
+            all += works;
+            heard += if known.heard.is_some() { works } else { 0 };
+        }
+        heard * 2 < all
     }
 
     /// A datanode says that it ends: it is silent from now on.

@@ -10,9 +10,10 @@ use trellis_metastore::schema::Datanode;
 pub enum Liveness {
     /// Heard of lately.
     Live,
-    /// Silent for a while: asked last, given nothing new.
+    /// Silent for a while: asked last, given nothing new. So is one that this namenode, which started lately, has not
+    /// heard of yet (`heard_ms` 0).
     Stale,
-    /// Silent for so long that its replicas do not count, or never heard of by this namenode.
+    /// Silent for so long that its replicas do not count.
     Dead,
 }
 
@@ -52,6 +53,8 @@ pub struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct View {
     nodes: Vec<Node>,
+    /// This namenode started lately, and has not heard of most storages yet.
+    is_early: bool,
     /// Number of a storage → (place in `nodes`, place in the row's storages).
     storages: HashMap<u32, (usize, usize)>,
 }
@@ -91,7 +94,17 @@ impl View {
                 storages.insert(storage.number, (n, s));
             }
         }
-        View { nodes, storages }
+        View { nodes, is_early: false, storages }
+    }
+
+    /// The same, of a namenode that has not heard of most storages yet.
+    pub fn early(self, is_early: bool) -> View {
+        View { is_early, ..self }
+    }
+
+    /// Whether this namenode started so lately that others know better where replicas are.
+    pub fn is_early(&self) -> bool {
+        self.is_early
     }
 
     /// All datanodes, dead ones too.

@@ -63,10 +63,12 @@ async fn look(engine: &Arc<Engine>) -> Result<(), RpcError> {
         let mut registry = engine.datanodes().registry();
         found.datanodes.into_iter().for_each(|row| drop(registry.adopt(row)));
         found.commands.into_iter().for_each(|(number, given)| registry.set_commands(number, given));
-        registry.set_members(found.members);
         match last.filter(|_| is_full) {
             Some(last) => after = Some(last),
-            None => return Ok(()),
+            None => {
+                registry.looked(found.members, Instant::now());
+                return Ok(());
+            }
         }
     }
 }
