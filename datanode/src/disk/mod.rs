@@ -311,7 +311,16 @@ impl BlockStore for DiskStore {
     }
 
     fn storages(&self) -> Vec<StorageReport> {
-        self.core.volumes.iter().map(|volume| volume.report()).collect()
+        let report = |volume: &Arc<Volume>| {
+            if volume.failure().is_none()
+                && let Err(error) = volume.remaining()
+            {
+                let error = self.core.read_error(volume, "looking for room on", volume.path(), error);
+                tracing::warn!(%error, "a volume does not tell its room");
+            }
+            volume.report()
+        };
+        self.core.volumes.iter().map(report).collect()
     }
 
     fn suspect(&self, block_id: u64) {

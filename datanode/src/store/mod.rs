@@ -96,8 +96,9 @@ pub trait BlockStore: Send + Sync {
     fn init_recovery(&self, block: Block, recovery_id: u64) -> Result<Option<RecoveryInfo>>;
 
     /// Ends a recovery that [`BlockStore::init_recovery`] began with the same id: cuts the replica to `len` bytes,
-    /// gives it the id's stamp and finalizes it; said again, it succeeds again. With `new_block_id` another than the block's, the first `len` bytes
-    /// become a replica of that id and the old one stays as it was.
+    /// gives it the id's stamp and finalizes it; said again, it succeeds again. With `new_block_id` another than the
+    /// block's, the first `len` bytes of a FINALIZED replica become a replica of that id and the old one stays as it
+    /// was.
     fn update_recovery(&self, block: Block, recovery_id: u64, new_block_id: u64, len: u64)
     -> Result<Replica>;
 

@@ -69,6 +69,15 @@ fn a_replica_goes_where_it_was_asked_for_or_where_there_is_room() {
 }
 
 #[test]
+fn a_failed_volume_is_seen_when_nobody_uses_it() {
+    let fixture = Fixture::new(2);
+    fs::remove_dir_all(fixture.dirs[1].path().join("current")).unwrap();
+    let failed: Vec<bool> = fixture.store().storages().iter().map(|storage| storage.failed).collect();
+    assert_eq!(failed, [false, true]);
+    assert!(matches!(fixture.take_events()[..], [Event::VolumeFailed { .. }]));
+}
+
+#[test]
 fn a_failed_volume_takes_its_replicas_along() {
     let fixture = Fixture::new(2);
     let store = fixture.store();
