@@ -90,6 +90,29 @@ impl Reader {
         read
     }
 
+    /// The error of a read of an open replica.
+    fn failed(&self, error: io::Error) -> StoreError {
+        let _turn = self.core.turn(self.replica.block.id);
+        match self.core.is_still(&self.replica) {
+            true => self.core.unread(&self.volume, self.replica.clone(), error),
+            false => self.changed(),
+        }
+    }
+
+    /// What was read is not what its sums say: the replica is corrupt, unless a recovery cut it since it was opened.
+    pub fn mismatch(&self, reason: &str) -> StoreError {
+        let _turn = self.core.turn(self.replica.block.id);
+        match self.core.is_still(&self.replica) {
+            true => self.core.corrupt(self.replica.clone(), reason),
+            false => self.changed(),
+        }
+    }
+
+    fn changed(&self) -> StoreError {
+        let reason = "it was changed or deleted while it was read".to_owned();
+        StoreError::Unfit { block: self.replica.block, reason }
+    }
+
     fn outside(&self, offset: u64, bytes: usize) -> StoreError {
         let reason = format!("{bytes} bytes from {offset} on are not within its {} bytes", self.replica.len);
         StoreError::Request { block: self.replica.block, reason }
@@ -128,7 +151,7 @@ impl ReplicaReader for Reader {
             return Err(self.outside(offset, data.len()));
         }
         let read = self.data.read_exact_at(data, offset);
-        read.map_err(|e| self.core.unread(&self.volume, self.replica.clone(), e))
+        read.map_err(|e| self.failed(e))
     }
 
     fn read_sums(&mut self, offset: u64, sums: &mut [u8]) -> Result<()> {
@@ -141,7 +164,7 @@ impl ReplicaReader for Reader {
             return Err(self.outside(offset, sums.len()));
         }
         if let Err(error) = self.fill(at, sums.len(), end) {
-            return Err(self.core.unread(&self.volume, self.replica.clone(), error));
+            return Err(self.failed(error));
         }
         let from = (at - self.sums_at) as usize;
         sums.copy_from_slice(&self.sums[from..from + sums.len()]);
@@ -161,6 +184,12 @@ impl ReplicaReader for Reader {
 }
 
 impl Core {
+    /// Whether a replica that was opened is there, and not cut: that always changes its stamp. On the block's turn.
+    fn is_still(&self, opened: &Replica) -> bool {
+        let stamp = self.map().get(opened.block.id).map(|slot| slot.stamp_and_len().0);
+        stamp == Some(opened.block.stamp)
+    }
+
     /// The error of a replica whose files cannot be opened. When they are gone, so is the replica. On the block's turn.
     pub fn unopened(&self, volume: &Volume, replica: Replica, error: io::Error) -> StoreError {
         let block = replica.block;
@@ -181,7 +210,7 @@ impl Core {
         error
     }
 
-    /// The error of a replica that cannot be read.
+    /// The error of a replica that cannot be read. On the block's turn.
     pub fn unread(&self, volume: &Volume, replica: Replica, error: io::Error) -> StoreError {
         match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {

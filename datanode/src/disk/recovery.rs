@@ -152,7 +152,7 @@ impl Core {
             from.read(at, &mut data)?;
             from.read_sums(at, &mut sums)?;
             if let Err(error) = checksum.verify(&data, &sums) {
-                return Err(self.corrupt(from.replica().clone(), &error.to_string()));
+                return Err(from.mismatch(&error.to_string()));
             }
             let part = data.len().min((len - at) as usize);
             to.write(at, None, &data[..part])?;

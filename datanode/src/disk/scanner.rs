@@ -10,7 +10,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::core::{Core, lock};
-use super::map::Slot;
 use super::names::{self, Name, SUBDIRS};
 use super::reader::Reader;
 use super::version::Version;
@@ -165,23 +164,18 @@ impl Core {
 
     fn verify_all(&self, reader: &mut Reader) -> Result<(), StoreError> {
         let checksum = reader.checksum();
-        let replica = reader.replica().clone();
+        let len = reader.replica().len;
         let scanning = &self.scanning[usize::from(reader.volume_index())];
         let step = checksum.chunk_start(READ_BYTES).max(checksum.bytes_per_checksum().into());
         let (mut data, mut sums) = (Vec::new(), Vec::new());
         let mut at = 0;
-        while at < replica.len && !scanning.closed() {
-            data.resize(step.min(replica.len - at) as usize, 0);
+        while at < len && !scanning.closed() {
+            data.resize(step.min(len - at) as usize, 0);
             sums.resize(checksum.sums_len(data.len()), 0);
             reader.read(at, &mut data)?;
             reader.read_sums(at, &mut sums)?;
             if let Err(error) = checksum.verify(&data, &sums) {
-                // Cut by a recovery, or deleted, since it was opened: no fault.
-                let now = self.map().get(replica.block.id).map(Slot::stamp_and_len);
-                if now != Some((replica.block.stamp, replica.len)) {
-                    return Ok(());
-                }
-                return Err(self.corrupt(replica, &format!("from byte {at} on: {error}")));
+                return Err(reader.mismatch(&format!("from byte {at} on: {error}")));
             }
             at += data.len() as u64;
             if let Some(rate) = NonZeroU64::new(self.settings.scan_bytes_per_second) {
