@@ -42,7 +42,6 @@ impl Writer {
 
     /// After a failed write: makes the files again what they were, as far as the disk lets us.
     fn undo(&self, io: &mut Io, len: u64) {
-        io.broken = true;
         let start = self.checksum.chunk_start(len);
         let mut done =
             self.data.set_len(len).and_then(|()| self.meta.set_len(meta::file_len(self.checksum, len)));
@@ -51,6 +50,11 @@ impl Writer {
             done = done.and_then(|()| self.meta.write_all_at(&io.last_sum.to_be_bytes(), at));
         }
         io.broken = done.is_err();
+    }
+
+    fn broken(&self) -> StoreError {
+        let reason = "a write of it failed and could not be undone".to_owned();
+        StoreError::Unfit { block: self.pipeline.block(), reason }
     }
 
     fn stopped(&self) -> StoreError {
@@ -99,7 +103,10 @@ impl ReplicaWriter for Writer {
         let mut io = pipeline.io_of(self.number).ok_or_else(|| self.stopped())?;
         let packet = Packet { offset, sums, data };
         let len = pipeline.len();
-        if offset > len || io.broken {
+        if io.broken {
+            return Err(self.broken());
+        }
+        if offset > len {
             let reason = format!("a packet begins at byte {offset}; {len} bytes are here");
             return Err(StoreError::Request { block: pipeline.block(), reason });
         }
@@ -148,8 +155,7 @@ impl ReplicaWriter for Writer {
         let _turn = self.core.turn(pipeline.block_id);
         let io = pipeline.io_of(self.number).ok_or_else(|| self.stopped())?;
         if io.broken {
-            let reason = "a write of it failed".to_owned();
-            return Err(StoreError::Unfit { block: pipeline.block(), reason });
+            return Err(self.broken());
         }
         let replica = self.core.finalize(&pipeline)?;
         pipeline.retire();
