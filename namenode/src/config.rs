@@ -23,6 +23,12 @@ pub struct Config {
     pub listing_page: u32,
     /// Open files in a page of their list (`dfs.namenode.list.openfiles.num.responses`).
     pub open_files_page: usize,
+    /// Most blocks of a file (`dfs.namenode.fs-limits.max-blocks-per-file`).
+    pub max_blocks_per_file: u32,
+    /// How long a call that needs replicas to be reported first is kept, before it is told that they are not yet.
+    pub report_wait: Duration,
+    /// After this without an answer the recovery of a block is begun anew (stock: 90 s).
+    pub block_recovery: Duration,
     /// How far an access time may lag (`dfs.namenode.accesstime.precision`); zero = access times are not kept.
     pub atime_precision: Duration,
     /// After this without renewal another client may take a lease over (`dfs.namenode.lease-recheck`, soft limit 60 s).
@@ -92,6 +98,9 @@ impl Default for Config {
             max_replication: 512,
             listing_page: 1000,
             open_files_page: 1000,
+            max_blocks_per_file: 10_000,
+            report_wait: Duration::from_secs(3),
+            block_recovery: Duration::from_secs(30),
             atime_precision: Duration::from_secs(3600),
             lease_soft: Duration::from_secs(60),
             lease_hard: Duration::from_secs(20 * 60),

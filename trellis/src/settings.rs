@@ -66,6 +66,9 @@ settings! {
         max_replication, "dfs.replication.max", "Largest replication.";
         listing_page, "dfs.ls.limit", "Names in a page of a listing.";
         open_files_page, "dfs.namenode.list.openfiles.num.responses", "Files in a page of the list of open files.";
+        max_blocks_per_file, "dfs.namenode.fs-limits.max-blocks-per-file", "Most blocks of a file.";
+        report_wait, "", "How long a call that needs replicas to be reported first is kept, before it is told that they are not yet.";
+        block_recovery, "", "After this long without an answer the recovery of a block is begun anew.";
         atime_precision, "dfs.namenode.accesstime.precision", "How far an access time may lag; 0s = access times are not kept.";
         lease_soft, "", "After this long without renewal another client may take a lease over.";
         lease_hard, "dfs.namenode.lease-hard-limit-sec", "After this long without renewal the leader closes the file.";

@@ -147,16 +147,22 @@ struct Tally {
     last: Option<(u32, Block)>,
     /// The first block that others follow although it is not complete.
     early: Option<u32>,
+    /// A block that is committed, and followed by the last one: that may be, in a file that is being written.
+    committed: Option<u32>,
 }
 
 impl Tally {
     fn add(&mut self, ordinal: u32, block: Block) {
         self.blocks = self.blocks.saturating_add(1);
         self.length = self.length.saturating_add(block.length);
-        if let Some((before, last)) = self.last.replace((ordinal, block))
-            && last.state != BlockState::Complete as i32
-        {
-            self.early.get_or_insert(before);
+        let Some((before, last)) = self.last.replace((ordinal, block)) else { return };
+        if let Some(committed) = self.committed.take() {
+            self.early.get_or_insert(committed);
+        }
+        match last.state() {
+            BlockState::Complete => {}
+            BlockState::Committed => self.committed = Some(before),
+            _ => drop(self.early.get_or_insert(before)),
         }
     }
 }
@@ -228,7 +234,8 @@ fn check_file(inode: &Inode, hidden: bool, tally: &Tally, findings: &mut Finding
         findings
             .add(&place, format!("its next block, {}, is beyond what ids have room for", inode.next_block));
     }
-    if let Some(early) = tally.early {
+    let committed = tally.committed.filter(|_| inode.open.is_none() && !hidden);
+    if let Some(early) = tally.early.or(committed) {
         findings.add(show(inode.id, early), "is not complete, and others follow it");
     }
     let Some((ordinal, last)) = &tally.last else {

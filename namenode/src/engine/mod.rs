@@ -123,6 +123,11 @@ impl Engine {
         self.member
     }
 
+    /// Where whatever outlives a call runs.
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// The backend.
     pub fn backend(&self) -> &Backend {
         &self.backend

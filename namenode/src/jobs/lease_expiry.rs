@@ -7,12 +7,13 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use trellis_metastore::schema::{LeaseHolders, OpenFiles, lease_holder_partitions, open_file_partitions};
+use trellis_metastore::tx::Record;
 
 use super::{AT_ONCE, Lead, buckets, pause};
 use crate::engine::Engine;
 use crate::engine::ctx::Term;
 use crate::engine::tx::Tx;
-use crate::ops::lease::{Expire, ForgetHolder, expire, forget_holder};
+use crate::ops::lease::{Expire, ForgetHolder, expire, forget_holder, hard_limit};
 use crate::refusal::RpcError;
 
 /// Silent holders of one partition dealt with in one round, or a page more; the rest waits for the next.
@@ -73,20 +74,23 @@ async fn close(engine: &Arc<Engine>, key: &[u8], term: Option<Term>) -> Result<b
     let Ok(file_id) = key.try_into().map(u64::from_be_bytes) else { return Ok(false) };
     let call = Expire { file_id, term };
     let op = Box::new(move |tx: &mut Tx<'_, '_>| expire(tx, &call));
-    Ok(engine.write_wait(engine.own_ctx(), file_id, 0, false, op).await?.yes)
+    Ok(engine.write_wait(engine.own_ctx(), file_id, 1, false, op).await?.yes)
 }
 
 /// Holders past the hard limit, as their rows are now.
 async fn silent_holders(engine: &Arc<Engine>) -> Result<HashMap<String, ForgetHolder>, RpcError> {
-    let limit = i64::try_from(engine.config().lease_hard.as_millis()).unwrap_or(i64::MAX);
-    let oldest = engine.now_ms().saturating_sub(limit);
+    let now = engine.now_ms();
+    let is_silent = |row: &Record<LeaseHolders>| {
+        let limit = hard_limit(engine.config(), &row.value.holder).as_millis();
+        row.max < now.saturating_sub(i64::try_from(limit).unwrap_or(i64::MAX))
+    };
     let mut silent = HashMap::new();
     for mut bucket in buckets::<LeaseHolders>(engine, lease_holder_partitions()).await? {
         let most = silent.len() + MAX_HOLDERS;
         while silent.len() < most
             && let Some(rows) = bucket.next(engine).await?
         {
-            let past = rows.into_iter().filter(|(_, row)| row.max < oldest);
+            let past = rows.into_iter().filter(|(_, row)| is_silent(row));
             silent.extend(past.map(|(_, row)| {
                 let holder = row.value.holder;
                 let call =

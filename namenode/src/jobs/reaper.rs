@@ -10,7 +10,7 @@ use trellis_metastore::schema::{Inode, Inodes, hidden_partitions};
 
 use super::{AT_ONCE, Bucket, buckets, pause};
 use crate::engine::{Engine, Op};
-use crate::ops::reap::{FILES, Reaped, reap_directory, reap_files};
+use crate::ops::reap::{BLOCKS, FILES, Reaped, reap_directory, reap_files};
 use crate::refusal::RpcError;
 
 /// Reaps after every detach on this namenode, and every `reap_every`; until `stop`.
@@ -55,10 +55,15 @@ async fn reap_bucket(
     while let Some(rows) = bucket.next(engine).await? {
         let inodes: Vec<Inode> = rows.into_iter().map(|(_, row)| row.value).collect();
         let (directories, files): (Vec<Inode>, Vec<Inode>) = inodes.into_iter().partition(Inode::is_dir);
-        let bare: Vec<u64> = files.iter().filter(|file| file.block_count == 0).map(|file| file.id).collect();
-        for ids in bare.chunks(FILES) {
-            let ids = ids.to_vec();
-            entries += batch(engine, partition, Box::new(move |tx| reap_files(tx, &ids))).await?.entries;
+        for ids in batches(&files) {
+            loop {
+                let ids = ids.clone();
+                let done = batch(engine, partition, Box::new(move |tx| reap_files(tx, &ids))).await?;
+                entries += done.entries;
+                if !done.more || *stop.borrow() {
+                    break;
+                }
+            }
         }
         for id in directories.into_iter().map(|directory| directory.id) {
             loop {
@@ -74,6 +79,24 @@ async fn reap_bucket(
         }
     }
     Ok(entries)
+}
+
+/// Files that one transaction can deal with, together; one with very many blocks is alone.
+fn batches(files: &[Inode]) -> Vec<Vec<u64>> {
+    let (mut batches, mut blocks) = (vec![Vec::new()], 0u32);
+    for file in files {
+        let last = batches.len() - 1;
+        blocks = blocks.saturating_add(file.block_count);
+        match batches[last].is_empty() || (batches[last].len() < FILES && blocks <= BLOCKS) {
+            true => batches[last].push(file.id),
+            false => {
+                batches.push(vec![file.id]);
+                blocks = file.block_count;
+            }
+        }
+    }
+    batches.retain(|ids| !ids.is_empty());
+    batches
 }
 
 async fn batch(engine: &Arc<Engine>, target: u64, op: Op<Reaped>) -> Result<Reaped, RpcError> {

@@ -1,14 +1,16 @@
 //! setPermission, setOwner, setTimes, setReplication — ClientProtocol      (Java: FSDirAttrOp)
 //!
 //! Held    the inode's own row is written (unchanged since read). A directory's modification time: its counters, too.
-//! Rows    inodes 1w; setTimes of a directory: dir_stats 1w · inodes 1w when the access time is set.
-//! Cost    warm: 1 fetch + 1 commit; 1 fetch when nothing changes.
+//! Rows    inodes 1w; setTimes of a directory: dir_stats 1w · inodes 1w when the access time is set; setReplication of a
+//!         file with blocks: attention 1w.
+//! Cost    warm: 1 fetch + 1 commit; 1 fetch when nothing changes; setReplication of a file with blocks 1 fetch more.
 //! Differs none.
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::Inode;
 
 use super::create::check_replication;
+use super::replicas::note_attention;
 use crate::engine::permission::{Demand, MODE_BITS, WRITE};
 use crate::engine::tx::Tx;
 use crate::engine::walk::{DirOp, Node, Target, Walked};
@@ -123,6 +125,9 @@ pub fn set_replication(tx: &mut Tx<'_, '_>, call: &SetReplication) -> Result<boo
     let Some(node) = walked.target().filter(|node| !node.is_dir()).cloned() else { return Ok(false) };
     let mut inode = node.inode.clone();
     inode.replication = call.replication;
+    if inode.replication != node.inode.replication && inode.block_count > 0 {
+        note_attention(tx, inode.id)?;
+    }
     replace(tx, &node, inode)?;
     Ok(true)
 }

@@ -10,7 +10,7 @@
 use trellis_metastore::schema::{Inode, Kind as InodeKind, OpenFile, Writer, lease_holder, open_file};
 
 use super::entries::{count_child, insert_inode, make_directories, remove_entry, uncount_child};
-use super::lease::{join_lease, take_over};
+use super::lease::{TakenOver, join_lease, take_over};
 use super::mkdirs::IMPLICIT_UWX;
 use super::status::FileStatus;
 use crate::engine::permission::{Demand, MODE_BITS, WRITE};
@@ -180,8 +180,8 @@ fn refuse_existing(tx: &mut Tx<'_, '_>, walked: &Walked, old: &Node, call: &Crea
     let why = format!("{path} for client {} already exists", tx.ctx.machine);
     let exists = RpcError::new(Kind::FileAlreadyExists, why);
     match take_over(tx, "CREATE_FILE", &path, old, &call.holder)? {
-        true => Err(Halt::RefusedAfter(exists)),
-        false => Err(Halt::Refused(exists)),
+        TakenOver::Closed(..) => Err(Halt::RefusedAfter(exists)),
+        TakenOver::WasClosed => Err(Halt::Refused(exists)),
     }
 }
 

@@ -5,20 +5,28 @@
 //!
 //! Held    renewLease, create: the holder's row is merged. Take-over past the soft limit and expiry past the hard one
 //!         hold it unchanged, counters included: a renewal that commits in between wins. recoverLease does not ask it.
-//! Rows    renewLease: lease_holders 1m. Closing a file: inodes 1w · open_files 1w.
+//! Rows    renewLease: lease_holders 1m. Closing a file: inodes 1w · open_files 1w · blocks 2r. A file whose last block is
+//!         unfinished: inodes 1w · blocks 1w · commands 1w · open_files 1w · lease_holders 1m.
 //! Cost    renewLease 1 fetch + 1 commit, whatever the number of open files; an unknown holder 1 fetch. recoverLease
-//!         warm 2 fetches + 1 commit of an open file, 1 fetch of a closed one.
-//! Differs none.
+//!         warm 1 fetch + 1 commit of an open file whose blocks are complete, 1 fetch of a closed one; to have a block
+//!         recovered 2 fetches more.
+//! Differs a file that the hard limit took from its writer is looked at again after `block_recovery`, not after another
+//!         hard limit. What else: see recovery.
+
+use std::time::Duration;
 
 use trellis_metastore::change::Hold;
-use trellis_metastore::schema::{LeaseHolder, lease_holder, open_file};
+use trellis_metastore::schema::{BlockState, Inode, LeaseHolder, lease_holder, open_file};
 
+use super::blocks;
+use super::recovery::{ClosedFile, Released, release};
+use crate::config::Config;
 use crate::engine::ctx::Term;
 use crate::engine::permission::{Demand, WRITE};
 use crate::engine::tx::Tx;
 use crate::engine::walk::{Chain, DirOp, Node, Target};
 use crate::path::Path;
-use crate::refusal::{Kind, Result, refuse};
+use crate::refusal::{Halt, Kind, Result, RpcError, refuse};
 
 /// Arguments of [`renew_lease`].
 #[derive(Clone, Debug)]
@@ -46,6 +54,9 @@ pub struct Expire {
     /// The leader's term, held.
     pub term: Option<Term>,
 }
+
+/// Who writes files that expiry took from their writers, until they are closed.
+pub const INTERNAL_HOLDER: &str = "HDFS_NameNode";
 
 /// Whether an internal operation did what it was for.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -84,6 +95,11 @@ pub fn renew_lease(tx: &mut Tx<'_, '_>, call: &RenewLease) -> Result<()> {
 
 /// Closes a file whoever writes it. True when it is closed now.
 pub fn recover_lease(tx: &mut Tx<'_, '_>, call: &RecoverLease) -> Result<bool> {
+    if let Some(id) = tx.hinted_id(&call.path) {
+        blocks::want_tail(tx, id, None);
+        tx.want(&open_file(id));
+        tx.want(&lease_holder(&call.holder));
+    }
     let walked = tx.walk_one(Target::new(&call.path, DirOp::Write))?;
     let path = walked.path_of(walked.path.components().len());
     let Some(node) = walked.target().cloned() else {
@@ -96,16 +112,25 @@ pub fn recover_lease(tx: &mut Tx<'_, '_>, call: &RecoverLease) -> Result<bool> {
         return Ok(true);
     }
     tx.check(&walked, Demand { target: WRITE, ..Demand::default() })?;
-    close_file(tx, &node)?;
-    Ok(true)
+    Ok(matches!(release(tx, &path, &node, Some(&call.holder))?, Released::Closed(..)))
 }
 
-/// Closes an open file whose holder is past the hard limit.
+/// After how long without renewal expiry takes a holder's files.
+pub fn hard_limit(config: &Config, holder: &str) -> Duration {
+    match holder {
+        INTERNAL_HOLDER => config.block_recovery,
+        _ => config.lease_hard,
+    }
+}
+
+/// Closes an open file whose holder is past the hard limit; one whose last block has to be recovered first is not closed
+/// yet, and nobody else's any more.
 pub fn expire(tx: &mut Tx<'_, '_>, call: &Expire) -> Result<Closed> {
     let not = Ok(Closed { yes: false });
+    blocks::want_tail(tx, call.file_id, None);
     let Some(open) = tx.get(&open_file(call.file_id), Hold::Loose)? else { return not };
     let holder = open.value.holder;
-    if !is_past(tx, &holder, tx.ctx.config.lease_hard.as_millis())? {
+    if !is_past(tx, &holder, hard_limit(&tx.ctx.config, &holder).as_millis())? {
         return not;
     }
     // Not attached: deleted, and the reaper's to deal with.
@@ -117,8 +142,9 @@ pub fn expire(tx: &mut Tx<'_, '_>, call: &Expire) -> Result<Closed> {
     if let Some(term) = call.term {
         tx.hold_term(term)?;
     }
-    close_file(tx, &node)?;
-    Ok(Closed { yes: true })
+    let path = walked.path_of(walked.path.components().len());
+    let released = release(tx, &path, &node, Some(INTERNAL_HOLDER))?;
+    Ok(Closed { yes: matches!(released, Released::Closed(..)) })
 }
 
 /// Removes the row of a holder that is past the hard limit and has no open files: the caller searched for them after
@@ -134,30 +160,60 @@ pub fn forget_holder(tx: &mut Tx<'_, '_>, call: &ForgetHolder) -> Result<Closed>
     }
 }
 
+/// What another client's open file came to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum TakenOver {
+    /// Nobody had it open.
+    WasClosed,
+    /// It was closed.
+    Closed(Box<ClosedFile>),
+}
+
 /// What another client's open file means to one that wants to write it (stock: `recoverLeaseInternal`). Refuses while
-/// its holder's lease is good; past the soft limit the file is closed. False when nobody had it open.
+/// its holder's lease is good; past the soft limit the file is closed or, which refuses too, has its last block
+/// recovered first.
 pub(super) fn take_over(
     tx: &mut Tx<'_, '_>,
     operation: &str,
     path: &str,
     node: &Node,
     holder: &str,
-) -> Result<bool> {
-    let Some(writer) = node.inode.open.clone() else { return Ok(false) };
-    let machine = tx.ctx.machine.clone();
-    let busy = |why: String| {
-        let text = format!("Failed to {operation} {path} for {holder} on {machine} because {why}");
-        refuse(Kind::AlreadyBeingCreated, text)
-    };
+) -> Result<TakenOver> {
+    let Some(writer) = node.inode.open.clone() else { return Ok(TakenOver::WasClosed) };
     if writer.holder == holder {
-        return busy(format!("{holder} is already the current lease holder."));
+        let why = format!("{holder} is already the current lease holder.");
+        return Err(failed(tx, Kind::AlreadyBeingCreated, operation, path, holder, &why).into());
     }
-    if !is_past(tx, &writer.holder, tx.ctx.config.lease_soft.as_millis())? {
-        let (owner, from) = (&writer.holder, &writer.machine);
-        return busy(format!("this file lease is currently owned by {owner} on {from}"));
+    let (owner, from) = (&writer.holder, &writer.machine);
+    if !is_past(tx, owner, tx.ctx.config.lease_soft.as_millis())? {
+        let tail = blocks::tail(tx, &node.inode)?;
+        let recovered = tail.last().is_some_and(|last| last.state() == BlockState::UnderRecovery);
+        let (kind, why) = match recovered {
+            true => {
+                (Kind::RecoveryInProgress, format!("another recovery is in progress by {owner} on {from}"))
+            }
+            false => (
+                Kind::AlreadyBeingCreated,
+                format!("this file lease is currently owned by {owner} on {from}"),
+            ),
+        };
+        return Err(failed(tx, kind, operation, path, holder, &why).into());
     }
-    close_file(tx, node)?;
-    Ok(true)
+    match release(tx, path, node, None)? {
+        Released::Closed(file) => Ok(TakenOver::Closed(file)),
+        Released::Recovering => recovering(tx, operation, path, holder),
+    }
+}
+
+/// Refuses because a recovery was begun, which counts.
+pub(super) fn recovering<T>(tx: &Tx<'_, '_>, operation: &str, path: &str, holder: &str) -> Result<T> {
+    let why = "lease recovery is in progress. Try again later.";
+    Err(Halt::RefusedAfter(failed(tx, Kind::RecoveryInProgress, operation, path, holder, why)))
+}
+
+fn failed(tx: &Tx<'_, '_>, kind: Kind, operation: &str, path: &str, holder: &str, why: &str) -> RpcError {
+    let machine = &tx.ctx.machine;
+    RpcError::new(kind, format!("Failed to {operation} {path} for {holder} on {machine} because {why}"))
 }
 
 /// A holder opens one more file: its lease starts, or is renewed.
@@ -170,8 +226,8 @@ pub(super) fn join_lease(tx: &mut Tx<'_, '_>, holder: &str) -> Result<()> {
     }
 }
 
-/// Ends the writing of a file without blocks.
-pub(super) fn close_file(tx: &mut Tx<'_, '_>, node: &Node) -> Result<()> {
+/// Ends the writing of a file whose blocks are all complete; answers its row as it is now.
+pub(super) fn close_file(tx: &mut Tx<'_, '_>, node: &Node) -> Result<Inode> {
     let key = open_file(node.id());
     // The inode row is the truth; without its companion there is nothing to remove.
     if tx.get(&key, Hold::Loose)?.is_some() {
@@ -180,7 +236,8 @@ pub(super) fn close_file(tx: &mut Tx<'_, '_>, node: &Node) -> Result<()> {
     let mut inode = node.inode.clone();
     inode.open = None;
     inode.mtime_ms = tx.ctx.now_ms;
-    Ok(tx.put(&node.key(), &inode)?)
+    tx.put(&node.key(), &inode)?;
+    Ok(inode)
 }
 
 /// A client's lease as messages tell of it.

@@ -38,6 +38,9 @@ pub struct GetListing {
     /// The page starts strictly after this name, which need not exist; empty = the first page. May be a path by inode
     /// id (`/.reserved/.inodes/ID`), which stands for that inode's name.
     pub start_after: Bytes,
+    /// Whether the caller will ask for the blocks of what is listed ([`super::locations::locate_all`]): then a page ends,
+    /// as in stock, with the entry whose replicas make it full.
+    pub with_blocks: bool,
 }
 
 /// A page of a listing.
@@ -53,7 +56,36 @@ pub struct Listing {
 pub fn get_listing(tx: &mut Tx<'_, '_>, call: &GetListing) -> Result<Option<Listing>> {
     let page = tx.ctx.config.listing_page.clamp(1, Scan::MAX_ROWS);
     want_listing(tx, &call.path, &call.start_after, page);
-    list(tx, &call.path, &call.start_after, page, page)
+    list(tx, &call.path, &call.start_after, page, Page { entries: page, weighed: call.with_blocks })
+}
+
+/// How much a page takes.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// Entries.
+    entries: u32,
+    /// Whether the replicas of a file count, each as an entry.
+    weighed: bool,
+}
+
+impl Page {
+    /// How much an entry takes of a page.
+    fn weight(self, entry: &FileStatus) -> u64 {
+        let Inode { block_count, replication, .. } = &entry.inode;
+        let replicas = u64::from(*block_count) * u64::from(*replication);
+        if self.weighed { replicas.max(1) } else { 1 }
+    }
+
+    /// Cuts a page after the entry that makes it full; answers how many entries were left out.
+    fn cut(self, entries: &mut Vec<FileStatus>) -> u64 {
+        let (mut weight, before) = (0, entries.len());
+        let full = entries.iter().position(|entry| {
+            weight += self.weight(entry);
+            weight >= u64::from(self.entries)
+        });
+        entries.truncate(full.map_or(before, |full| full + 1));
+        (before - entries.len()) as u64
+    }
 }
 
 /// Arguments of [`get_batched_listing`].
@@ -63,6 +95,8 @@ pub struct GetBatchedListing {
     pub paths: Vec<Path>,
     /// Where the last answer said to go on.
     pub cursor: Option<BatchCursor>,
+    /// See [`GetListing::with_blocks`].
+    pub with_blocks: bool,
 }
 
 /// Where a batched listing goes on.
@@ -91,6 +125,7 @@ pub fn get_batched_listing(tx: &mut Tx<'_, '_>, call: &GetBatchedListing) -> Res
         return refuse(Kind::IllegalArgument, why);
     }
     let page = tx.ctx.config.listing_page.clamp(1, Scan::MAX_ROWS);
+    let weighed = Page { entries: page, weighed: call.with_blocks };
     let share = (page / count.max(1) as u32).max(1);
     let (first, mut after) = match &call.cursor {
         None => (0, Bytes::new()),
@@ -103,7 +138,7 @@ pub fn get_batched_listing(tx: &mut Tx<'_, '_>, call: &GetBatchedListing) -> Res
     }
     let (mut listings, mut listed) = (Vec::new(), 0);
     for (i, path) in call.paths.iter().enumerate().skip(first) {
-        let listing = match list(tx, path, &std::mem::take(&mut after), share, page) {
+        let listing = match list(tx, path, &std::mem::take(&mut after), share, weighed) {
             Ok(Some(listing)) => Ok(listing),
             Ok(None) => {
                 Err(RpcError::new(Kind::FileNotFound, format!("Path {} does not exist", path.text())))
@@ -111,13 +146,14 @@ pub fn get_batched_listing(tx: &mut Tx<'_, '_>, call: &GetBatchedListing) -> Res
             Err(Halt::Refused(error)) => Err(error),
             Err(halt) => return Err(halt),
         };
-        listed += listing.as_ref().map_or(0, |listing| listing.entries.len());
+        let entries = listing.as_ref().map_or(&[][..], |listing| &listing.entries);
+        listed += entries.iter().map(|entry| weighed.weight(entry)).sum::<u64>();
         let more = i + 1 < count || listing.as_ref().is_ok_and(|listing| listing.remaining > 0);
         let last = listing.as_ref().ok().and_then(|listing| listing.entries.last());
         let next =
             BatchCursor { index: i, start_after: last.map(|entry| entry.name.clone()).unwrap_or_default() };
         listings.push((i, listing.map(|listing| listing.entries)));
-        if listed >= page as usize {
+        if listed >= u64::from(page) {
             return Ok(BatchedListing { listings, next: more.then_some(next) });
         }
     }
@@ -139,7 +175,7 @@ fn list(
     path: &Path,
     after: &[u8],
     first_cap: u32,
-    page: u32,
+    page: Page,
 ) -> Result<Option<Listing>> {
     let walked = tx.walk_one(Target::new(path, DirOp::Read).with_stat())?;
     let after = match after {
@@ -235,8 +271,9 @@ fn list_directory(
     directory: &Node,
     after: &[u8],
     first_cap: u32,
-    page: u32,
+    limits: Page,
 ) -> Result<Listing> {
+    let page = limits.entries;
     let mut scans = Scans::of(directory.id(), after, first_cap);
     scans.all().for_each(|scan| tx.want_scan(&scan));
     let mut rows: Vec<Vec<Row>> = tx.scan_all::<Inodes>(&scans.entries)?;
@@ -257,7 +294,7 @@ fn list_directory(
         rows.into_iter().flatten().filter(|(key, _)| end.as_ref().is_none_or(|end| key <= end)).collect();
     page_rows.sort_by(|(a, _), (b, _)| a.cmp(b));
     page_rows.truncate(page as usize);
-    let entries = page_rows
+    let mut entries = page_rows
         .into_iter()
         .map(|(key, row)| entry(&key, row.value, &stats))
         .collect::<Result<Vec<FileStatus>>>()?;
@@ -267,7 +304,8 @@ fn list_directory(
         true => u64::try_from(tx.stat_of(directory, Hold::Loose)?.add).unwrap_or_default(),
         false => tx.count_all(&scans.counts)?.iter().sum(),
     };
-    let remaining = past_cursor.saturating_sub(entries.len() as u64);
+    let past_page = past_cursor.saturating_sub(entries.len() as u64);
+    let remaining = limits.cut(&mut entries).saturating_add(past_page);
     Ok(Listing { entries, remaining })
 }
 

@@ -17,8 +17,10 @@ use crate::datanodes::View;
 use crate::engine::tx::Tx;
 use crate::refusal::Result;
 
-/// Rows that a first scan asks for beyond the replicas that blocks should have.
-const SLACK: u32 = 2;
+/// Replicas that a first scan expects of each block.
+const EXPECTED: u32 = 4;
+/// Rows that a first scan asks for at least: so one that is made before the blocks are known fits up to 15 of them.
+const AT_LEAST: u32 = 64;
 
 /// A replica and the number of the storage that has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,26 +120,24 @@ impl Run {
             && parts_of_block(block_id).0 == parts_of_block(self.first).0
     }
 
-    fn scan(&self, replication: u32) -> Scan {
-        let limit = self.count.saturating_mul(replication.saturating_add(1)).saturating_add(SLACK);
-        let scan = Scan::of(Replicas::ID, parts_of_block(self.first).0, limit.min(Scan::MAX_ROWS));
-        scan.after(&self.first.to_be_bytes())
+    fn scan(&self) -> Scan {
+        let limit = self.count.saturating_mul(EXPECTED).saturating_add(1).clamp(AT_LEAST, Scan::MAX_ROWS);
+        Scan::of(Replicas::ID, parts_of_block(self.first).0, limit).after(&self.first.to_be_bytes())
     }
 }
 
-/// Asks for the replicas of blocks, so that one fetch brings them together with others. The blocks, in the same order,
-/// and the replication must be those that [`read`] is given.
-pub fn want(tx: &mut Tx<'_, '_>, blocks: &[u64], replication: u32) {
-    runs(blocks).iter().for_each(|run| tx.want_scan(&run.scan(replication)));
+/// Asks for the replicas of blocks, so that one fetch brings them together with others: those that [`read`] will be
+/// given, in the same order.
+pub fn want(tx: &mut Tx<'_, '_>, blocks: &[u64]) {
+    runs(blocks).iter().for_each(|run| tx.want_scan(&run.scan()));
 }
 
 /// The replicas of blocks, given in the order of their file: for each block those that it has, in one trip unless there
-/// are many more than `replication` of each. Nothing is held: whoever acts on what it read here writes, or holds, the
+/// are many of each. Nothing is held: whoever acts on what it read here writes, or holds, the
 /// rows of the blocks, as reports do.
-pub fn read(tx: &mut Tx<'_, '_>, blocks: &[u64], replication: u32) -> Result<Vec<Vec<Found>>> {
+pub fn read(tx: &mut Tx<'_, '_>, blocks: &[u64]) -> Result<Vec<Vec<Found>>> {
     let mut found: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
-    let mut open: Vec<(Run, Scan)> =
-        runs(blocks).into_iter().map(|run| (run, run.scan(replication))).collect();
+    let mut open: Vec<(Run, Scan)> = runs(blocks).into_iter().map(|run| (run, run.scan())).collect();
     while !open.is_empty() {
         let scans: Vec<Scan> = open.iter().map(|(_, scan)| scan.clone()).collect();
         let pages = tx.scan_all::<Replicas>(&scans)?;
@@ -231,6 +231,14 @@ pub fn give(
     }
 }
 
+/// Asks for the rows that [`invalidate`] will need.
+pub fn want_invalidate(tx: &mut Tx<'_, '_>, block_id: u64, storages: &[u32]) {
+    let view = tx.ctx.datanodes.clone();
+    for storage in storages.iter().filter_map(|storage| view.storage(*storage)) {
+        tx.want(&command(storage.node.row.number, CommandKind::Invalidate, block_id));
+    }
+}
+
 /// Has the replicas of a block deleted from storages. `silent`: the file is gone, and nobody needs to hear that they
 /// are. A storage whose datanode is not known has none.
 pub fn invalidate(tx: &mut Tx<'_, '_>, block: &Block, storages: &[u32], silent: bool) -> Result<()> {
@@ -240,9 +248,7 @@ pub fn invalidate(tx: &mut Tx<'_, '_>, block: &Block, storages: &[u32], silent: 
             of_datanode.entry(found.node.row.number).or_default().push(*storage);
         }
     }
-    for datanode in of_datanode.keys() {
-        tx.want(&command(*datanode, CommandKind::Invalidate, block.id));
-    }
+    want_invalidate(tx, block.id, storages);
     for (datanode, storages) in of_datanode {
         let given_ms = tx.ctx.now_ms;
         let given = Command {

@@ -2,15 +2,15 @@
 //!          checkAccess, getLinkTarget, getEnclosingRoot                     (Java: FSDirStatAndListingOp)
 //!
 //! Held    nothing: they only read.
-//! Rows    inodes 1r a component · dir_stats 1r of a directory.
-//! Cost    warm: 1 fetch, at any depth.
+//! Rows    inodes 1r a component · dir_stats 1r of a directory; getLocatedFileInfo also as getBlockLocations.
+//! Cost    warm: 1 fetch, at any depth; getLocatedFileInfo as getBlockLocations.
 //! Differs none.
 
 use bytes::Bytes;
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::Inode;
 
-use super::locations::FileBlocks;
+use super::locations::{FileBlocks, locate, want_located};
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
 use crate::engine::walk::{DirOp, Node, Target, Walked, Way};
@@ -85,10 +85,11 @@ pub fn get_file_info(tx: &mut Tx<'_, '_>, path: &Path) -> Result<Option<FileStat
 
 /// getLocatedFileInfo: the status, and the blocks of a file. `None` when there is nothing.
 pub fn get_located_file_info(tx: &mut Tx<'_, '_>, path: &Path) -> Result<Option<LocatedStatus>> {
+    want_located(tx, path);
     let Some(status) = get_file_info(tx, path)? else { return Ok(None) };
     let blocks = match status.inode.is_dir() {
         true => None,
-        false => Some(FileBlocks::of(&status.inode)?),
+        false => Some(locate(tx, &status.inode, 0, u64::MAX)?),
     };
     Ok(Some(LocatedStatus { status, blocks }))
 }

@@ -13,16 +13,16 @@
 //! what its audit line says, is in its plan. docs/COMPAT.md is made from this table.
 
 use super::plan::methods;
-use super::{attributes, cluster, files, fixed, names, status};
+use super::{attributes, blocks, cluster, files, fixed, names, status};
 
 #[rustfmt::skip]
 methods! {
     /// ClientProtocol.
     CLIENT_PROTOCOL of trellis_proto::hdfs::client_namenode_protocol:
-    "getBlockLocations" => read(GET_BLOCK_LOCATIONS, status::block_locations, audit "open", note "files have no blocks yet; a write follows when the access time is due");
+    "getBlockLocations" => read(GET_BLOCK_LOCATIONS, status::block_locations, audit "open", note "a write follows when the access time is due");
     "getServerDefaults" => answer(GET_SERVER_DEFAULTS, fixed::server_defaults);
     "create" => write_once(CREATE, files::create, audit "create");
-    "append" => refuse(APPEND, UnsupportedOperation, "Append is not supported yet.");
+    "append" => write_once(APPEND, blocks::append, audit "append");
     "setReplication" => write_kept(SET_REPLICATION, attributes::set_replication, audit "setReplication");
     "setStoragePolicy" => refuse(SET_STORAGE_POLICY, UnsupportedOperation, "Attributes cannot be changed yet.");
     "unsetStoragePolicy" => refuse(UNSET_STORAGE_POLICY, UnsupportedOperation, "Attributes cannot be changed yet.");
@@ -30,13 +30,13 @@ methods! {
     "getStoragePolicies" => answer(GET_STORAGE_POLICIES, fixed::storage_policies);
     "setPermission" => write_kept(SET_PERMISSION, attributes::set_permission, audit "setPermission");
     "setOwner" => write_kept(SET_OWNER, attributes::set_owner, audit "setOwner");
-    "abandonBlock" => write(ABANDON_BLOCK, files::abandon_block);
-    "addBlock" => write(ADD_BLOCK, files::add_block, note "refused after the checks: there are no datanodes yet");
-    "getAdditionalDatanode" => refuse(GET_ADDITIONAL_DATANODE, Io, "There are 0 datanode(s) running: this namenode does not serve datanodes yet.");
-    "complete" => write(COMPLETE, files::complete);
+    "abandonBlock" => write(ABANDON_BLOCK, blocks::abandon_block);
+    "addBlock" => write(ADD_BLOCK, blocks::add_block);
+    "getAdditionalDatanode" => read(GET_ADDITIONAL_DATANODE, blocks::additional_datanode);
+    "complete" => write(COMPLETE, blocks::complete, note "answers late rather than false: it waits for replicas to be reported");
     "reportBadBlocks" => refuse(REPORT_BAD_BLOCKS, UnsupportedOperation, "Blocks are not supported yet.");
-    "concat" => refuse(CONCAT, UnsupportedOperation, "Concat is not supported yet.");
-    "truncate" => refuse(TRUNCATE, UnsupportedOperation, "Truncate is not supported yet.");
+    "concat" => write_once(CONCAT, blocks::concat, audit "concat", note "at most 1000 sources and 4000 of their blocks at once");
+    "truncate" => write_kept(TRUNCATE, blocks::truncate, audit "truncate");
     "rename" => write_once(RENAME, names::rename, audit "rename");
     "rename2" => write_once(RENAME2, names::rename2, audit "rename");
     "delete" => write_once(DELETE, names::delete, audit "delete");
@@ -74,12 +74,12 @@ methods! {
     "getFileLinkInfo" => read(GET_FILE_LINK_INFO, status::file_link_info, audit "getfileinfo");
     "getContentSummary" => read(GET_CONTENT_SUMMARY, status::content_summary, audit "contentSummary");
     "setQuota" => answer(SET_QUOTA, fixed::set_quota, note "refused after stock's check of the caller: quotas are not supported yet");
-    "fsync" => write(FSYNC, files::fsync);
+    "fsync" => write(FSYNC, blocks::fsync);
     "setTimes" => write_kept(SET_TIMES, attributes::set_times, audit "setTimes");
     "createSymlink" => refuse(CREATE_SYMLINK, UnsupportedOperation, "Symlinks not supported");
     "getLinkTarget" => read(GET_LINK_TARGET, status::link_target, note "refused as stock does for what is no link");
-    "updateBlockForPipeline" => refuse(UPDATE_BLOCK_FOR_PIPELINE, UnsupportedOperation, "Blocks are not supported yet.");
-    "updatePipeline" => refuse(UPDATE_PIPELINE, UnsupportedOperation, "Blocks are not supported yet.");
+    "updateBlockForPipeline" => write(UPDATE_BLOCK_FOR_PIPELINE, blocks::update_block_for_pipeline);
+    "updatePipeline" => write_once(UPDATE_PIPELINE, blocks::update_pipeline);
     "getDelegationToken" => answer(GET_DELEGATION_TOKEN, fixed::delegation_token, note "no token, as stock without security");
     "renewDelegationToken" => refuse(RENEW_DELEGATION_TOKEN, Io, "Delegation Token can be renewed only with kerberos or web authentication");
     "cancelDelegationToken" => refuse(CANCEL_DELEGATION_TOKEN, InvalidToken, "Token not found: this cluster gives out no tokens.");

@@ -1,14 +1,9 @@
 //! What operations answer, as wire messages.
 
-use trellis_metastore::schema::Inode;
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::hdfs_file_status_proto::FileType;
 
-use super::located;
-use crate::engine::ctx::Ctx;
-use crate::ops::locations::FileBlocks;
 use crate::ops::status::FileStatus;
-use crate::refusal::{Kind, Result, refuse};
 
 /// A permission.
 pub(super) fn permission(mode: u32) -> hdfs::FsPermissionProto {
@@ -36,16 +31,4 @@ pub(super) fn status(status: FileStatus) -> hdfs::HdfsFileStatusProto {
         flags: Some(0),
         ..Default::default()
     }
-}
-
-/// The blocks of a file in a listing.
-pub(super) fn blocks_of(ctx: &Ctx, inode: &Inode) -> Result<hdfs::LocatedBlocksProto> {
-    if inode.block_count > 0 {
-        return refuse(
-            Kind::UnsupportedOperation,
-            "This namenode does not serve datanodes yet: blocks have no place.",
-        );
-    }
-    let blocks = FileBlocks { under_construction: inode.open.is_some(), ..FileBlocks::default() };
-    Ok(located::blocks(ctx, &blocks))
 }

@@ -1,4 +1,4 @@
-//! create, complete, blocks, leases, open files: requests to operations.
+//! create, leases, open files: requests to operations.
 
 use trellis_proto::exception::RpcError;
 use trellis_proto::hdfs;
@@ -11,7 +11,6 @@ use crate::engine::permission::Rights;
 use crate::ops::create::{self, Create, CreateFlags};
 use crate::ops::lease::{self, RecoverLease, RenewLease};
 use crate::ops::open_files::{ListOpenFiles, OpenFile, list_open_files};
-use crate::ops::write::{self, AbandonBlock, AddBlock, BlockName, Complete, Fsync, WrittenFile};
 use crate::path::Path;
 
 type Plan<A> = Result<Planned<A>, RpcError>;
@@ -42,58 +41,6 @@ pub(super) fn create(request: hdfs::CreateRequestProto) -> Plan<hdfs::CreateResp
     }))
 }
 
-fn written(src: &str, file_id: u64, holder: String) -> Result<WrittenFile, RpcError> {
-    Ok(WrittenFile { path: Path::parse(src)?, file_id, holder })
-}
-
-fn block(block: hdfs::ExtendedBlockProto) -> BlockName {
-    let bytes = block.num_bytes();
-    BlockName { pool: block.pool_id, id: block.block_id, stamp: block.generation_stamp, bytes }
-}
-
-pub(super) fn complete(request: hdfs::CompleteRequestProto) -> Plan<hdfs::CompleteResponseProto> {
-    let file = written(&request.src, request.file_id(), request.client_name)?;
-    let call = Complete { file, last: request.last.map(block) };
-    Ok(Planned::new(request.src, move |tx| {
-        let result = write::complete(tx, &call)?;
-        Ok(hdfs::CompleteResponseProto { result })
-    }))
-}
-
-pub(super) fn add_block(request: hdfs::AddBlockRequestProto) -> Plan<hdfs::AddBlockResponseProto> {
-    let file = written(&request.src, request.file_id(), request.client_name)?;
-    let (previous, excluded) = (request.previous.map(block), request.exclude_nodes.len());
-    let call = AddBlock { file, previous, excluded };
-    Ok(Planned::new(request.src, move |tx| match write::add_block(tx, &call) {
-        Err(error) => Err(error),
-        Ok(()) => crate::refusal::refuse(
-            crate::refusal::Kind::UnsupportedOperation,
-            "This namenode does not serve datanodes yet: a file cannot have blocks.",
-        ),
-    }))
-}
-
-pub(super) fn abandon_block(
-    request: hdfs::AbandonBlockRequestProto,
-) -> Plan<hdfs::AbandonBlockResponseProto> {
-    let file = written(&request.src, request.file_id(), request.holder)?;
-    let call = AbandonBlock { file, block: block(request.b) };
-    Ok(Planned::new(request.src, move |tx| {
-        write::abandon_block(tx, &call)?;
-        Ok(hdfs::AbandonBlockResponseProto {})
-    }))
-}
-
-pub(super) fn fsync(request: hdfs::FsyncRequestProto) -> Plan<hdfs::FsyncResponseProto> {
-    let last_block_length = request.last_block_length();
-    let file = written(&request.src, request.file_id(), request.client)?;
-    let call = Fsync { file, last_block_length };
-    Ok(Planned::new(request.src, move |tx| {
-        write::fsync(tx, &call)?;
-        Ok(hdfs::FsyncResponseProto {})
-    }))
-}
-
 pub(super) fn renew_lease(request: hdfs::RenewLeaseRequestProto) -> Plan<hdfs::RenewLeaseResponseProto> {
     let call = RenewLease { holder: request.client_name.clone(), namespaces: request.namespaces };
     Ok(Planned::new(request.client_name, move |tx| {
@@ -106,10 +53,11 @@ pub(super) fn recover_lease(
     request: hdfs::RecoverLeaseRequestProto,
 ) -> Plan<hdfs::RecoverLeaseResponseProto> {
     let call = RecoverLease { path: Path::parse(&request.src)?, holder: request.client_name };
-    Ok(Planned::new(request.src, move |tx| {
+    let plan = Planned::new(request.src, move |tx| {
         let result = lease::recover_lease(tx, &call)?;
         Ok(hdfs::RecoverLeaseResponseProto { result })
-    }))
+    });
+    Ok(plan.making(1))
 }
 
 /// Kinds that this version does not know are left out, also of the answer, as stock's reader leaves them out.

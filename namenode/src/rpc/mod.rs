@@ -5,7 +5,8 @@
 //! | [`client_protocol`] | THE table: every method of ClientProtocol, one line each |
 //! | [`protocols`] | the same for the other protocols that share the port |
 //! | [`plan`] | what a line of a table leads to: request → operation → answer |
-//! | `names`, `files`, `attributes`, … | requests to operations, by family; `convert`, `located`: their answers to messages |
+//! | `patient` | calls that are kept until replicas are reported |
+//! | `names`, `files`, `blocks`, … | requests to operations, by family; `convert`, `located`: their answers to messages |
 //! | `datanode` | what datanodes say; `block_list`: their full reports; `commands`: what they are told |
 //! | `fixed` | answers that need no store |
 //! | [`service`] | a call looked up in the tables, run, measured, audited |
@@ -18,10 +19,12 @@
 pub mod client_protocol;
 pub mod protocols;
 
+mod patient;
 pub mod plan;
 
 mod attributes;
 mod block_list;
+mod blocks;
 mod cluster;
 mod commands;
 mod convert;

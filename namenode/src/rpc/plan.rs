@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prost::Message;
+use trellis_metastore::schema::parts_of_block;
 use trellis_metastore::work::Wake;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::methods::{Rpc, Service as Protocol};
 use trellis_proto::presence::{Checked, decode_request};
 
 use super::call::{Caller, Incoming, Outcome};
+use super::patient;
 use super::service::Service;
 use crate::audit::{Said, Trail};
 use crate::engine::ctx::{CallId, Ctx};
@@ -153,6 +155,8 @@ pub struct Planned<A> {
     pub said: fn(&A) -> Said,
     /// For the audit log: whether the operation says which inode it came to, to be shown when it is allowed.
     pub shows_inode: bool,
+    /// Whether it is kept a while when replicas are still to be reported.
+    pub patience: Option<Patience<A>>,
     /// Where the operation notes the inode id of a file whose access time is to be moved before the answer leaves; 0:
     /// none.
     pub access_time_due: Option<Arc<AtomicU64>>,
@@ -170,8 +174,32 @@ impl<A> Planned<A> {
             command: None,
             said: |_| Said::Allowed,
             shows_inode: false,
+            patience: None,
             access_time_due: None,
         }
+    }
+
+    /// An operation on a block, which leaves no audit line.
+    pub fn of_block(
+        block_id: u64,
+        op: impl FnMut(&mut Tx<'_, '_>) -> OpResult<A> + Send + 'static,
+    ) -> Planned<A> {
+        Planned { target: parts_of_block(block_id).0, ..Planned::new(String::new(), op) }
+    }
+
+    /// An operation on `path` whose audit line names another source.
+    pub fn in_lane_of(
+        path: &str,
+        src: String,
+        op: impl FnMut(&mut Tx<'_, '_>) -> OpResult<A> + Send + 'static,
+    ) -> Planned<A> {
+        Planned { target: lane_of(path), ..Planned::new(src, op) }
+    }
+
+    /// Kept a while when replicas are still to be reported.
+    pub fn patient(mut self, patience: Option<Patience<A>>) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// The number of inodes that it may make.
@@ -210,6 +238,22 @@ impl<A> Planned<A> {
         self
     }
 }
+
+/// What a call is kept for: replicas near a block.
+pub struct Patience<A> {
+    /// The block.
+    pub block: u64,
+    /// Whether an answer only says that they were not reported yet.
+    pub not_yet: fn(&Result<A, RpcError>) -> bool,
+}
+
+impl<A> Clone for Patience<A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A> Copy for Patience<A> {}
 
 /// Calls on entries of one directory share a lane, so that they share groups and do not run into each other.
 fn lane_of(path: &str) -> u64 {
@@ -348,10 +392,15 @@ impl Service {
         let ctx = self.ctx(call.caller, id, &auditing);
         let keeps = entry.does != Does::Write;
         let ticket = call.ticket();
-        self.engine().write(ctx, planned.target, planned.ids, keeps, planned.op, move |result| {
+        let answer = move |result: Result<A, RpcError>| {
             let trail = auditing.and_then(|auditing| auditing.trail(&result));
             ticket.answer(&result, trail)
-        });
+        };
+        let Planned { target, ids, op, patience, .. } = planned;
+        match patience {
+            None => self.engine().write(ctx, target, ids, keeps, op, answer),
+            Some(patience) => patient::write(self.engine(), ctx, (target, ids, keeps), op, patience, answer),
+        }
         Outcome::Queued
     }
 

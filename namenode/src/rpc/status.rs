@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use prost::Message;
-use trellis_metastore::schema::bucket_hash;
+use trellis_metastore::schema::{Inode, bucket_hash};
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs;
 
 use super::plan::Planned;
 use super::{convert, fixed, located};
 use crate::audit::Said;
-use crate::engine::ctx::Ctx;
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
 use crate::ops::list::{self, BatchCursor, BatchedListing, GetBatchedListing, GetListing};
@@ -81,31 +80,38 @@ pub(super) fn block_locations(
 
 pub(super) fn listing(request: hdfs::GetListingRequestProto) -> Plan<hdfs::GetListingResponseProto> {
     let need_location = request.need_location;
-    let call = GetListing { path: Path::parse(&request.src)?, start_after: request.start_after };
+    let call = GetListing {
+        path: Path::parse(&request.src)?,
+        start_after: request.start_after,
+        with_blocks: need_location,
+    };
     Ok(Planned::new(request.src, move |tx| {
         let Some(page) = list::get_listing(tx, &call)? else {
             return Ok(hdfs::GetListingResponseProto { dir_list: None });
         };
         let remaining_entries = u32::try_from(page.remaining).unwrap_or(i32::MAX as u32);
-        let partial_listing = entries(tx.ctx, page.entries, need_location)?;
+        let partial_listing = entries(tx, page.entries, need_location)?;
         let dir_list = hdfs::DirectoryListingProto { partial_listing, remaining_entries };
         Ok(hdfs::GetListingResponseProto { dir_list: Some(dir_list) })
     }))
 }
 
+/// Entries of a listing, with the blocks of the files among them if those are wanted.
 fn entries(
-    ctx: &Ctx,
+    tx: &mut Tx<'_, '_>,
     entries: Vec<FileStatus>,
     need_location: bool,
 ) -> OpResult<Vec<hdfs::HdfsFileStatusProto>> {
-    let entry = |entry: FileStatus| -> OpResult<hdfs::HdfsFileStatusProto> {
-        let locations = match need_location && !entry.inode.is_dir() {
-            true => Some(Box::new(convert::blocks_of(ctx, &entry.inode)?)),
-            false => None,
-        };
-        Ok(hdfs::HdfsFileStatusProto { locations, ..convert::status(entry) })
+    let has_blocks = |entry: &FileStatus| need_location && !entry.inode.is_dir();
+    let files: Vec<&Inode> =
+        entries.iter().filter(|entry| has_blocks(entry)).map(|entry| &entry.inode).collect();
+    let mut blocks = locations::locate_all(tx, &files)?.into_iter();
+    let entry = |entry: FileStatus| {
+        let blocks = if has_blocks(&entry) { blocks.next() } else { None };
+        let locations = blocks.map(|blocks| Box::new(located::blocks(tx.ctx, &blocks)));
+        hdfs::HdfsFileStatusProto { locations, ..convert::status(entry) }
     };
-    entries.into_iter().map(entry).collect()
+    Ok(entries.into_iter().map(entry).collect())
 }
 
 /// The place to go on from is opaque to clients; it is bound to the paths that it was made for.
@@ -127,11 +133,11 @@ pub(super) fn batched_listing(
     };
     let need_location = request.need_location;
     let paths = request.paths.iter().map(|path| Path::parse(path)).collect::<Result<Vec<_>, _>>()?;
-    let call = GetBatchedListing { paths, cursor };
+    let call = GetBatchedListing { paths, cursor, with_blocks: need_location };
     Ok(Planned::new(request.paths.into_iter().next().unwrap_or_default(), move |tx| {
         let BatchedListing { listings, next } = list::get_batched_listing(tx, &call)?;
         let listing = |(index, listing): (usize, Result<Vec<FileStatus>, RpcError>)| {
-            batched(tx.ctx, index, listing, need_location)
+            batched(tx, index, listing, need_location)
         };
         let start_after = next.as_ref().map(|cursor| {
             let path_index = cursor.index as u32;
@@ -148,7 +154,7 @@ pub(super) fn batched_listing(
 }
 
 fn batched(
-    ctx: &Ctx,
+    tx: &mut Tx<'_, '_>,
     index: usize,
     listing: Result<Vec<FileStatus>, RpcError>,
     need_location: bool,
@@ -156,7 +162,7 @@ fn batched(
     let parent_idx = index as u32;
     Ok(match listing {
         Ok(found) => {
-            let partial_listing = entries(ctx, found, need_location)?;
+            let partial_listing = entries(tx, found, need_location)?;
             hdfs::BatchedDirectoryListingProto { partial_listing, parent_idx, exception: None }
         }
         Err(error) => {

@@ -154,7 +154,7 @@ impl Actor {
     }
 
     pub async fn abandon_block(&self, text: &str, holder: &str) -> Said<String> {
-        let block = BlockName { pool: "none".into(), id: 1, stamp: 1, bytes: 0 };
+        let block = BlockName { pool: crate::support::BLOCK_POOL.into(), id: 1, stamp: 1, bytes: 0 };
         let call = AbandonBlock { file: written(text, holder)?, block };
         self.change("abandonBlock", move |tx| abandon_block(tx, &call).map(|()| String::new())).await
     }
@@ -218,13 +218,13 @@ impl Actor {
 
     pub async fn listing(&self, text: &str, after: impl AsRef<[u8]>) -> Said<Option<Listing>> {
         let start_after = bytes::Bytes::copy_from_slice(after.as_ref());
-        let call = GetListing { path: Path::parse(text)?, start_after };
+        let call = GetListing { path: Path::parse(text)?, start_after, with_blocks: false };
         self.read(move |tx| get_listing(tx, &call)).await
     }
 
     pub async fn batched(&self, paths: &[&str], cursor: Option<BatchCursor>) -> Said<BatchedListing> {
         let paths = paths.iter().map(|text| Path::parse(text)).collect::<Result<Vec<_>, _>>()?;
-        let call = GetBatchedListing { paths, cursor };
+        let call = GetBatchedListing { paths, cursor, with_blocks: false };
         self.read(move |tx| get_batched_listing(tx, &call)).await
     }
 

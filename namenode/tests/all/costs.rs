@@ -6,13 +6,16 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use trellis_metastore::counters::Reading;
-use trellis_metastore::schema::Kind;
+use trellis_metastore::schema::{Block, Kind, ReplicaState};
 use trellis_namenode::config::Config;
 use trellis_namenode::engine::Op;
-use trellis_namenode::ops::reap::{Reaped, reap_directory};
+use trellis_namenode::ops::reap::{Reaped, reap_directory, reap_files};
 use trellis_namenode::ops::report::What;
+use trellis_namenode::ops::write::BlockName;
 
 use crate::actor::{Actor, Said};
+use crate::calls;
+use crate::files::{BLOCK, give_datanodes, named};
 use crate::plant::plant;
 use crate::reports;
 use crate::support::{FRESH_STORE, Namenode, pass_time};
@@ -66,6 +69,7 @@ async fn measure() -> Vec<Line> {
     removals(&nn, &root, &mut table).await;
     moves(&nn, &root, &mut table).await;
     attributes(&nn, &root, &mut table).await;
+    data(&nn, &mut table).await;
     leases(&nn, &root, &mut table).await;
     datanodes(&nn, &mut table).await;
     table.0
@@ -141,6 +145,72 @@ async fn new_names(nn: &Namenode, root: &Actor, table: &mut Table) {
     table.add(("create", "create", "over a closed file"), nn.spent(over).await);
     table.add(("write", "fsync", ""), nn.spent(root.fsync(&file, "client")).await);
     table.add(("write", "abandonBlock", ""), nn.spent(root.abandon_block(&file, "client")).await);
+}
+
+/// Files with blocks, three replicas each.
+async fn data(nn: &Namenode, table: &mut Table) {
+    give_datanodes(nn).await;
+    let (su, f) = (calls::root(nn), at("data"));
+    let id = su.begin(&f, "client").await;
+    let added = nn.spent(su.add_block(&f, id, "client", None)).await;
+    let first = added.0.as_ref().unwrap().block.clone();
+    table.add(("add_block", "addBlock", "the first"), added);
+    su.report(&first, BLOCK, ReplicaState::Finalized, &[0, 1, 2]).await;
+    let added = nn.spent(su.add_block(&f, id, "client", Some(named(&first, BLOCK)))).await;
+    let second = added.0.as_ref().unwrap().block.clone();
+    table.add(("add_block", "addBlock", "a further one; the last one's replicas are reported"), added);
+    table.add(("write", "fsync", "the last block grew"), nn.spent(su.sync(&f, id, "client", 7)).await);
+    let stamped = nn.spent(su.next_stamp(named(&second, 7), "client")).await;
+    table.add(("pipeline", "updateBlockForPipeline", ""), stamped);
+    let new = BlockName { stamp: 1002, ..named(&second, 7) };
+    let mended = nn.spent(su.new_pipeline(named(&second, 7), new.clone(), "client", &[0, 1, 2])).await;
+    table.add(("pipeline", "updatePipeline", ""), mended);
+    let waits = nn.spent(su.close(&f, id, "client", Some(new.clone()))).await;
+    table.add(("write", "complete", "replicas are still to be reported"), waits);
+    su.report(&Block { stamp: 1002, ..second }, 7, ReplicaState::Finalized, &[0, 1, 2]).await;
+    let closed = nn.spent(su.close(&f, id, "client", Some(new))).await;
+    table.add(("write", "complete", "a file of 2 blocks"), closed);
+    let opened = nn.spent(su.locations(&f, 0, 10 * BLOCK as i64)).await;
+    table.add(("locations", "getBlockLocations", "a file of 2 blocks"), opened);
+    let root = Actor::superuser(nn);
+    table
+        .add(("status", "getLocatedFileInfo", "a file of 2 blocks"), nn.spent(root.located_status(&f)).await);
+    table.add(
+        ("attributes", "setReplication", "of a file of 2 blocks"),
+        nn.spent(root.set_replication(&f, 2)).await,
+    );
+    root.set_replication(&f, 3).await.unwrap();
+    let appended = nn.spent(su.append(&f, "client", false)).await;
+    let last = appended.0.as_ref().unwrap().clone().unwrap().block;
+    table.add(("append", "append", "to the last block"), appended);
+    let abandoned = nn.spent(su.abandon(&f, id, "client", named(&last, 7))).await;
+    table.add(("write", "abandonBlock", "the last block"), abandoned);
+    assert!(su.close(&f, id, "client", Some(named(&first, BLOCK))).await.unwrap());
+    cuts(nn, table).await;
+}
+
+async fn cuts(nn: &Namenode, table: &mut Table) {
+    let (su, f, g) = (calls::root(nn), at("cut"), at("joined"));
+    let id = su.write_file(&f, &[BLOCK, BLOCK, BLOCK]).await;
+    let cut = nn.spent(su.truncate(&f, 2 * BLOCK as i64, "client")).await;
+    table.add(("truncate", "truncate", "between two of 3 blocks"), cut);
+    let cut = nn.spent(su.truncate(&f, BLOCK as i64 + 1, "client")).await;
+    table.add(("truncate", "truncate", "inside a block"), cut);
+    let block = su.blocks(id).await.pop().unwrap();
+    let done = nn.spent(su.recovered(named(&block, BLOCK), 1002, 1, false, &[0, 1, 2])).await;
+    table.add(("recovery", "commitBlockSynchronization", "it closes the file"), done);
+    su.write_file(&g, &[BLOCK]).await;
+    table.add(("concat", "concat", "one file of 2 blocks"), nn.spent(su.concat(&g, &[&f])).await);
+    let id = su.begin(&f, "gone").await;
+    let block = su.add_block(&f, id, "gone", None).await.unwrap().block;
+    su.sync(&f, id, "gone", 1).await.unwrap();
+    let recovers = nn.spent(su.recover(&f, "client")).await;
+    table.add(("recovery", "recoverLease", "a file whose last block is unfinished"), recovers);
+    su.recovered(named(&block, 1), 1002, 1, false, &[0, 1, 2]).await.unwrap();
+    su.rm(&f, false).await.unwrap();
+    let op: Op<Reaped> = Box::new(move |tx| reap_files(tx, &[id]));
+    let reaped = nn.spent(nn.engine.write_wait(nn.engine.own_ctx(), id, 0, false, op)).await;
+    table.add(("reap", "the reaper", "a file of 1 block"), reaped);
 }
 
 async fn removals(nn: &Namenode, root: &Actor, table: &mut Table) {

@@ -1,12 +1,14 @@
 //! create and the calls of a file's writer.
 
-use trellis_namenode::ops::write::{AbandonBlock, AddBlock, BlockName, Complete, Fsync};
-use trellis_namenode::ops::write::{abandon_block, add_block, complete, fsync};
+use trellis_namenode::ops::add_block::add_block;
+use trellis_namenode::ops::write::{AbandonBlock, BlockName, Complete, Fsync};
+use trellis_namenode::ops::write::{abandon_block, complete, fsync};
 use trellis_namenode::user::MAX_NAME_BYTES;
 use trellis_proto::exception::Kind;
 
 use crate::calls::{As, assert_sound, new_file, refusal, root, written};
-use crate::support::{Namenode, START_MS, path};
+use crate::files::next_block;
+use crate::support::{BLOCK_POOL, Namenode, START_MS, path};
 
 pub async fn a_file_is_made_written_and_closed() {
     let nn = Namenode::fresh().await;
@@ -198,10 +200,10 @@ pub async fn calls_of_the_writer() {
     let open = su.open("/e/uc", "c2").await.unwrap();
     let closed = su.touch("/e/f").await.unwrap();
     su.mk("/e/d").await.unwrap();
-    let block = BlockName { pool: "BP".into(), id: 1, stamp: 1001, bytes: 0 };
+    let block = BlockName { pool: BLOCK_POOL.into(), id: 1, stamp: 1001, bytes: 0 };
     let ask = |text: &str, id: u64, holder: &str| {
-        let call = AddBlock { file: written(text, id, holder), previous: None, excluded: 0 };
-        su.run(move |tx| add_block(tx, &call))
+        let call = next_block(text, id, holder, None);
+        su.run(move |tx| add_block(tx, &call).map(drop))
     };
     let no_lease = "Holder c9 does not have any open files.";
     assert_eq!(
@@ -226,10 +228,10 @@ pub async fn calls_of_the_writer() {
     let full = "IOException: File /e/uc could only be written to 0 of the 1 minReplication nodes. There are 0 \
                 datanode(s) running and 0 node(s) are excluded in this operation.";
     assert_eq!(refusal(ask("/e/uc", open.id, "c2").await), full);
-    let odd = AddBlock { file: written("/e/uc", open.id, "c2"), previous: Some(block.clone()), excluded: 0 };
+    let odd = next_block("/e/uc", open.id, "c2", Some(block.clone()));
     assert_eq!(
-        refusal(su.run(move |tx| add_block(tx, &odd)).await),
-        "IOException: Cannot allocate block in /e/uc: passed 'previous' block BP:blk_1_1001 does not match actual \
+        refusal(su.run(move |tx| add_block(tx, &odd).map(drop)).await),
+        "IOException: Cannot allocate block in /e/uc: passed 'previous' block BP-test:blk_1_1001 does not match actual \
          last block in file null"
     );
     let give_up = AbandonBlock { file: written("/e/uc", open.id, "c2"), block: block.clone() };

@@ -153,7 +153,8 @@ pub async fn a_page_costs_one_fetch() {
         let (_, spent) = nn.spent(root.listing(directory, after)).await;
         assert_eq!((spent.fetches, spent.round_trips), (1, 1), "{directory} after {after:?}");
     }
-    let call = GetListing { path: path("/1/2/3/4/5/6/7"), start_after: bytes::Bytes::new() };
+    let call =
+        GetListing { path: path("/1/2/3/4/5/6/7"), start_after: bytes::Bytes::new(), with_blocks: false };
     let (page, spent) = nn.spent(nn.read("hdfs", move |tx| get_listing(tx, &call))).await;
     assert_eq!(page.unwrap().unwrap().remaining, 500);
     assert!(spent.rows_read <= 2 * 1000 + 20);

@@ -10,6 +10,7 @@ mod checks;
 mod checks_blocks;
 mod costs;
 mod create;
+mod files;
 mod grouping;
 mod leases;
 mod listings;
@@ -19,6 +20,7 @@ mod names;
 mod open_files;
 mod plant;
 mod reap;
+mod recovery;
 mod reports;
 mod reserved;
 mod seeds;
@@ -26,6 +28,7 @@ mod simulation;
 mod support;
 mod walks;
 mod whomay;
+mod writing;
 
 use std::future::Future;
 
@@ -63,6 +66,21 @@ macro_rules! either {
             create::names_that_no_row_can_hold_are_refused,
             create::calls_of_the_writer,
             create::a_deleted_file_cannot_be_completed,
+            writing::a_file_is_written_block_by_block,
+            writing::refusals_of_the_next_block,
+            writing::a_block_is_given_up,
+            writing::a_pipeline_is_mended,
+            writing::where_blocks_are,
+            writing::a_long_file_is_found_everywhere,
+            writing::deleted_files_give_their_blocks_back,
+            writing::appending,
+            writing::truncating,
+            writing::joining,
+            writing::what_cannot_be_joined,
+            recovery::recover_lease_has_the_last_block_recovered,
+            recovery::a_lease_is_taken_over_after_a_recovery,
+            recovery::expiry_recovers_and_does_not_give_up,
+            recovery::files_of_which_nothing_is_left_are_closed,
             attributes::modes_and_owners,
             attributes::times,
             attributes::replication,

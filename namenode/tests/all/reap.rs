@@ -21,7 +21,7 @@ async fn rows(nn: &Namenode, table: TableId, partitions: std::ops::Range<u64>) -
 }
 
 /// All partitions in which a table has rows.
-async fn partitions(nn: &Namenode, table: TableId) -> Vec<u64> {
+pub async fn partitions(nn: &Namenode, table: TableId) -> Vec<u64> {
     nn.engine.backend().store().partitions(table, None, 10_000).await.unwrap()
 }
 

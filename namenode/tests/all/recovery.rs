@@ -1,0 +1,175 @@
+//! What becomes of files whose writers are gone, when their last blocks are unfinished.
+
+use std::time::Duration;
+
+use trellis_metastore::schema::{BlockState, CommandKind, ReplicaState};
+use trellis_namenode::datanodes::view::Liveness;
+use trellis_namenode::jobs::lease_expiry::{Expired, round};
+use trellis_namenode::ops::write::BlockName;
+use trellis_proto::exception::Kind;
+
+use crate::calls::{assert_sound, refusal, root};
+use crate::files::{BLOCK, cluster, named, show};
+use crate::support::pass_time;
+
+const SOFT: Duration = Duration::from_secs(60);
+const MOMENT: Duration = Duration::from_millis(1);
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// Case E4.
+pub async fn recover_lease_has_the_last_block_recovered() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    let id = su.begin("/f", "c1").await;
+    let first = su.add_block("/f", id, "c1", None).await.unwrap().block;
+    su.report(&first, BLOCK, ReplicaState::Finalized, &[0, 1, 2]).await;
+    let last = su.add_block("/f", id, "c1", Some(named(&first, BLOCK))).await.unwrap().block;
+    su.sync("/f", id, "c1", 904).await.unwrap();
+    assert_eq!(su.recover("/f", "c2").await, Ok(false));
+    assert_sound(&nn).await;
+    assert_eq!(su.append("/f", "c2", false).await.unwrap_err().kind, Kind::AlreadyBeingCreated);
+    assert_eq!(
+        refusal(su.append("/f", "c4", false).await),
+        "RecoveryInProgressException: Failed to APPEND_FILE /f for c4 on 127.0.0.1 because another recovery is in \
+         progress by c2 on 127.0.0.1"
+    );
+    // The writer has lost it.
+    assert_eq!(su.sync("/f", id, "c1", 1000).await.unwrap_err().kind, Kind::LeaseExpired);
+    assert_eq!(
+        su.close("/f", id, "c1", Some(named(&last, 1000))).await.unwrap_err().kind,
+        Kind::LeaseExpired
+    );
+    let block = su.blocks(id).await.pop().unwrap();
+    let recovery = block.recovery.clone().unwrap();
+    assert_eq!((block.state(), recovery.stamp), (BlockState::UnderRecovery, 1002));
+    let told = su.told(recovery.primary - 10, CommandKind::Recover, block.id).await.unwrap();
+    assert_eq!((told.stamp, told.old_stamp, told.length, told.cut_to), (1002, 1001, 904, None));
+    assert_eq!(told.storages.len(), 3);
+    // Asked again, it waits for that recovery.
+    assert_eq!(su.recover("/f", "c2").await, Ok(false));
+    assert_eq!(su.blocks(id).await.pop().unwrap().last_stamp, 1002);
+    let name = named(&block, 904);
+    assert_eq!(
+        refusal(su.recovered(name.clone(), 1009, 1000, false, &[0]).await),
+        format!("IOException: The recovery id 1009 does not match current recovery id 1002 for block {name}")
+    );
+    su.recovered(name.clone(), 1002, 1000, false, &[0, 2]).await.unwrap();
+    assert_eq!(su.recover("/f", "c2").await, Ok(true));
+    let inode = su.must("/f").await.inode;
+    assert_eq!((inode.length, inode.open, inode.unfinished), (BLOCK + 1000, None, None));
+    let placed = su.locations("/f", BLOCK as i64, 1).await.unwrap().blocks.remove(0);
+    assert_eq!((placed.block.stamp, placed.storages.len()), (1002, 2));
+    assert!(su.concern(id).await.is_some());
+    // The same answer again, and one that comes too late.
+    su.recovered(name.clone(), 1002, 1000, false, &[0, 2]).await.unwrap();
+    su.recovered(name.clone(), 1001, 5, false, &[1]).await.unwrap();
+    assert_eq!(su.must("/f").await.inode.length, BLOCK + 1000);
+    let gone = BlockName { id: 77 << 40 | id, ..name };
+    su.recovered(gone.clone(), 1002, 0, true, &[]).await.unwrap();
+    let text = format!("IOException: Block (={gone}) not found");
+    assert_eq!(refusal(su.recovered(gone, 1002, 0, false, &[]).await), text);
+    assert_sound(&nn).await;
+}
+
+/// Case E3, as far as operations reach.
+pub async fn a_lease_is_taken_over_after_a_recovery() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    let id = su.begin("/f", "sleeper").await;
+    let last = su.add_block("/f", id, "sleeper", None).await.unwrap().block;
+    su.sync("/f", id, "sleeper", 3000).await.unwrap();
+    pass_time(SOFT);
+    assert_eq!(su.append("/f", "c2", false).await.unwrap_err().kind, Kind::AlreadyBeingCreated);
+    pass_time(MOMENT);
+    let why = "RecoveryInProgressException: Failed to APPEND_FILE /f for c2 on 127.0.0.1 because lease recovery is in \
+               progress. Try again later.";
+    assert_eq!(refusal(su.append("/f", "c2", false).await), why);
+    assert_eq!(su.append("/f", "c2", false).await.unwrap_err().kind, Kind::RecoveryInProgress);
+    let said = named(&last, 4000);
+    assert_eq!(
+        refusal(su.close("/f", id, "sleeper", Some(said.clone())).await),
+        format!("IOException: Commit or complete block {said}, whereas it is under recovery.")
+    );
+    su.recovered(named(&last, 3000), 1002, 3000, false, &[0, 1, 2]).await.unwrap();
+    let last = su.append("/f", "c2", false).await.unwrap().unwrap();
+    assert_eq!((last.block.length, last.block.stamp), (3000, 1002));
+    assert_eq!(su.sync("/f", id, "sleeper", 3500).await.unwrap_err().kind, Kind::LeaseExpired);
+    assert_sound(&nn).await;
+}
+
+pub async fn expiry_recovers_and_does_not_give_up() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    let id = su.begin("/f", "silent").await;
+    let block = su.add_block("/f", id, "silent", None).await.unwrap().block;
+    su.sync("/f", id, "silent", 10).await.unwrap();
+    pass_time(Duration::from_secs(1200) + MOMENT);
+    assert_eq!(round(&nn.engine, None).await, Ok(Expired::default()));
+    let inode = su.must("/f").await.inode;
+    assert_eq!(inode.open.unwrap().holder, "HDFS_NameNode");
+    let first = su.blocks(id).await.remove(0).recovery.unwrap();
+    // While its primary may answer nothing new is asked.
+    pass_time(AGAIN - MOMENT);
+    round(&nn.engine, None).await.unwrap();
+    assert_eq!(su.blocks(id).await.remove(0).recovery.unwrap(), first);
+    pass_time(MOMENT + MOMENT);
+    round(&nn.engine, None).await.unwrap();
+    let second = su.blocks(id).await.remove(0).recovery.unwrap();
+    assert_eq!((first.stamp, second.stamp), (1002, 1003));
+    assert_ne!(first.primary, second.primary);
+    assert_eq!(su.recovered(named(&block, 10), 1002, 10, false, &[0]).await.unwrap_err().kind, Kind::Io);
+    // A primary that died is not waited for.
+    let dead = (second.primary - 10) as usize;
+    let mut states = [Liveness::Live; 3];
+    states[dead] = Liveness::Dead;
+    show(&nn, &states);
+    pass_time(AGAIN + MOMENT);
+    round(&nn.engine, None).await.unwrap();
+    let third = su.blocks(id).await.remove(0).recovery.unwrap();
+    assert_ne!(third.primary, second.primary);
+    su.recovered(named(&block, 10), third.stamp, 20, false, &[0, 1, 2]).await.unwrap();
+    assert_eq!((su.must("/f").await.inode.length, su.must("/f").await.inode.open), (20, None));
+    assert_sound(&nn).await;
+}
+
+pub async fn files_of_which_nothing_is_left_are_closed() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    // No block at all.
+    su.begin("/empty", "c1").await;
+    assert_eq!(su.recover("/empty", "c2").await, Ok(true));
+    // A committed block waits for its replicas.
+    let id = su.begin("/committed", "c1").await;
+    let block = su.add_block("/committed", id, "c1", None).await.unwrap().block;
+    assert_eq!(su.close("/committed", id, "c1", Some(named(&block, 5))).await, Ok(false));
+    assert_eq!(
+        refusal(su.recover("/committed", "c2").await),
+        "AlreadyBeingCreatedException: DIR* NameSystem.internalReleaseLease: Failed to release lease for file \
+         /committed. Committed blocks are waiting to be minimally replicated."
+    );
+    su.report(&block, 5, ReplicaState::Finalized, &[0]).await;
+    assert_eq!(su.recover("/committed", "c2").await, Ok(true));
+    assert_eq!(su.must("/committed").await.inode.length, 5);
+    // Datanodes that answer that there is nothing.
+    let id = su.begin("/nothing", "c1").await;
+    let block = su.add_block("/nothing", id, "c1", None).await.unwrap().block;
+    assert_eq!(su.recover("/nothing", "c2").await, Ok(false));
+    su.recovered(named(&block, 0), 1002, 0, true, &[]).await.unwrap();
+    assert_eq!(su.recover("/nothing", "c2").await, Ok(true));
+    assert_eq!(su.must("/nothing").await.inode.block_count, 0);
+    // Datanodes that are dead, and nothing was ever heard of the block.
+    let id = su.begin("/dead", "c1").await;
+    su.add_block("/dead", id, "c1", None).await.unwrap();
+    let known = su.begin("/known", "c1").await;
+    su.add_block("/known", known, "c1", None).await.unwrap();
+    su.sync("/known", known, "c1", 1).await.unwrap();
+    show(&nn, &[Liveness::Dead; 3]);
+    assert_eq!(su.recover("/dead", "c2").await, Ok(true));
+    // What a writer was told to be safe is waited for.
+    assert_eq!(su.recover("/known", "c2").await, Ok(false));
+    show(&nn, &[Liveness::Live; 3]);
+    assert_eq!(su.recover("/known", "c2").await, Ok(false));
+    let recovery = su.blocks(known).await.remove(0).recovery.unwrap();
+    assert!(su.told(recovery.primary - 10, CommandKind::Recover, known).await.is_some());
+    assert_sound(&nn).await;
+}
