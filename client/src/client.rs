@@ -9,8 +9,9 @@ use trellis_proto::hdfs::client_namenode_protocol;
 use trellis_proto::methods::Rpc;
 use trellis_proto::presence::Checked;
 
+use crate::block::Datanodes;
 use crate::conf::{Conf, ConfError, Target};
-use crate::config::{ConnectionConfig, RetryPolicy};
+use crate::config::{ConnectionConfig, DataConfig, RetryPolicy};
 use crate::connection::{Dial, Identity};
 use crate::error::Result;
 use crate::failover::Failover;
@@ -38,6 +39,7 @@ pub(crate) struct Inner {
     pub name: String,
     pub umask: u16,
     pub leases: Leases,
+    pub datanodes: Datanodes,
     /// And when they were asked for.
     pub defaults: Mutex<Option<(Instant, ServerDefaults)>>,
 }
@@ -60,6 +62,7 @@ pub struct Builder {
     umask: u16,
     caller_context: Option<String>,
     connection: ConnectionConfig,
+    data: DataConfig,
     retry: RetryPolicy,
     lease_renew_interval: Duration,
 }
@@ -100,6 +103,12 @@ impl Builder {
         self
     }
 
+    /// Time-outs and bounds of connections to datanodes.
+    pub fn data(mut self, config: DataConfig) -> Self {
+        self.data = config;
+        self
+    }
+
     /// How often a call is tried.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
@@ -135,6 +144,7 @@ impl Builder {
             name: format!("trellis_{}", uuid::Uuid::new_v4().simple()),
             umask: self.umask,
             leases: Leases::new(self.lease_renew_interval),
+            datanodes: Datanodes::new(self.data),
             defaults: Mutex::new(None),
         })))
     }
@@ -150,12 +160,14 @@ impl Client {
             umask: DEFAULT_UMASK,
             caller_context: None,
             connection: ConnectionConfig::default(),
+            data: DataConfig::default(),
             retry: RetryPolicy::default(),
             lease_renew_interval: LEASE_RENEW_INTERVAL,
         }
     }
 
-    /// Settings for a client of what `uri` names (see [`Conf::target`]), with the umask of the configuration.
+    /// Settings for a client of what `uri` names (see [`Conf::target`]), with the configuration's umask and its wishes
+    /// about datanodes.
     /// Also gives the target, for its path.
     pub fn from_conf(conf: &Conf, uri: Option<&str>) -> std::result::Result<(Builder, Target), ConfError> {
         let target = conf.target(uri)?;
@@ -163,6 +175,9 @@ impl Client {
         if let Some(umask) = conf.umask()? {
             builder = builder.umask(umask);
         }
+        builder.data.use_datanode_hostname = conf.flag("dfs.client.use.datanode.hostname")?;
+        builder.data.replace_best_effort =
+            conf.flag("dfs.client.block.write.replace-datanode-on-failure.best-effort")?;
         Ok((builder, target))
     }
 

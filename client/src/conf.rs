@@ -112,6 +112,12 @@ impl Conf {
         self.properties.get(name).map(|property| self.expanded(&property.value))
     }
 
+    /// Sets a property, whatever the files say of it.
+    pub fn set(&mut self, name: &str, value: &str) {
+        let property = Property { value: value.to_owned(), is_final: true };
+        self.properties.insert(name.to_owned(), property);
+    }
+
     /// The file system that `uri` names, or without it `fs.defaultFS`. `hdfs:///path` and `/path` mean a path of the
     /// latter; `hdfs://NAMESERVICE` means all its namenodes.
     pub fn target(&self, uri: Option<&str>) -> Result<Target, ConfError> {
@@ -149,6 +155,12 @@ impl Conf {
     /// `dfs.blocksize`, bytes; k, m, g, t and p are understood as in Hadoop.
     pub fn block_size(&self) -> Result<Option<u64>, ConfError> {
         self.parsed("dfs.blocksize", "it is a number of bytes, such as 134217728 or 128m", bytes)
+    }
+
+    /// A property that is true or false; false if it is not set.
+    pub fn flag(&self, name: &str) -> Result<bool, ConfError> {
+        let parse = |text: &str| text.to_ascii_lowercase().parse().ok();
+        Ok(self.parsed(name, "it is true or false", parse)?.unwrap_or(false))
     }
 
     fn parsed<T>(
@@ -222,7 +234,7 @@ impl Conf {
                     "final" => is_final = text.trim() == "true",
                     "property" => {
                         if let (Some(name), Some(value)) = (name.take(), value.take()) {
-                            self.set(name, Property { value, is_final });
+                            self.add_property(name, Property { value, is_final });
                         }
                     }
                     _ => {}
@@ -233,7 +245,7 @@ impl Conf {
         }
     }
 
-    fn set(&mut self, name: String, property: Property) {
+    fn add_property(&mut self, name: String, property: Property) {
         if self.properties.get(&name).is_none_or(|before| !before.is_final) {
             self.properties.insert(name, property);
         }

@@ -67,3 +67,72 @@ impl Default for RetryPolicy {
         }
     }
 }
+
+/// Time-outs and bounds of connections to datanodes, and how often things are tried there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataConfig {
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// How long a datanode may be silent when it has to say something (`dfs.client.socket-timeout`). A pipeline gets
+    /// [`DataConfig::timeout_per_node`] more for each of its datanodes.
+    pub read_timeout: Duration,
+    /// How long a datanode may take nothing of what is sent to it.
+    pub write_timeout: Duration,
+    /// What a pipeline may take longer for each datanode.
+    pub timeout_per_node: Duration,
+    /// A writer that has nothing to send says so this often, so that its datanodes do not give it up.
+    pub heartbeat_interval: Duration,
+    /// Idle connections are kept this long, for the next read (`dfs.client.socketcache.expiryMsec`).
+    pub keep_idle: Duration,
+    /// And so many of them (`dfs.client.socketcache.capacity`).
+    pub max_idle: usize,
+    /// Packets of a writer that are not acknowledged yet; more wait (`dfs.client.write.max-packets-in-flight`).
+    pub max_unacked_packets: usize,
+    /// A reader asks so often for a block's locations again when no datanode serves it
+    /// (`dfs.client.max.block.acquire.failures`).
+    pub max_acquire_failures: u32,
+    /// It waits that long before, at most, and longer each time (`dfs.client.retry.window.base`).
+    pub acquire_wait: Duration,
+    /// A writer asks so often for a block's datanodes when it cannot connect to them
+    /// (`dfs.client.block.write.retries`); and for another datanode in place of a failed one.
+    pub max_block_retries: u32,
+    /// When no datanode takes a failed one's place: go on with those that are left instead of giving up
+    /// (`dfs.client.block.write.replace-datanode-on-failure.best-effort`).
+    pub replace_best_effort: bool,
+    /// It mends a pipeline so often without having got anything further.
+    pub max_recoveries: u32,
+    /// While the namenode has not heard of enough copies of a block before the last, a writer asks so often for the next
+    /// one (`dfs.client.block.write.locateFollowingBlock.retries`), also to close the file.
+    pub max_locate_retries: u32,
+    /// The first wait for that; it doubles (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
+    pub locate_wait: Duration,
+    /// A datanode that a writer could not use is left out for that long
+    /// (`dfs.client.write.exclude.nodes.cache.expiry.interval.millis`).
+    pub exclude_for: Duration,
+    /// Connect to datanodes by their names instead of their addresses (`dfs.client.use.datanode.hostname`).
+    pub use_datanode_hostname: bool,
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(60),
+            read_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            timeout_per_node: Duration::from_secs(5),
+            heartbeat_interval: Duration::from_secs(30),
+            keep_idle: Duration::from_secs(3),
+            max_idle: 16,
+            max_unacked_packets: 80,
+            max_acquire_failures: 3,
+            acquire_wait: Duration::from_secs(3),
+            max_block_retries: 3,
+            replace_best_effort: false,
+            max_recoveries: 5,
+            max_locate_retries: 5,
+            locate_wait: Duration::from_millis(400),
+            exclude_for: Duration::from_secs(600),
+            use_datanode_hostname: false,
+        }
+    }
+}

@@ -1,75 +1,63 @@
-//! Files that are being written: create, complete, leases. The contents come later.
+//! Files as the namenode sees them: create, append, complete, cut, put together, leases. Their data is in
+//! [`crate::block`].
 
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use tokio::time::{self, Instant};
+use tokio::time::Instant;
 use trellis_proto::exception::Kind;
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::client_namenode_protocol as rpc;
 
+use crate::block::FileWriter;
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::lease::Held;
 use crate::types::{Block, CreateOptions, FileStatus, ServerDefaults};
 
 /// How long the namenode's suggestions are believed.
 const DEFAULTS_VALID: Duration = Duration::from_secs(3600);
-/// `complete` is asked this often, with a wait that doubles from the first (stock's
-/// `dfs.client.block.write.locateFollowingBlock.*`).
-const COMPLETE_TRIES: u32 = 6;
-const COMPLETE_FIRST_WAIT: Duration = Duration::from_millis(400);
-
-/// A file that this client has open for writing. Its lease is renewed until this is closed or dropped; dropped
-/// without [`OpenFile::close`], the file stays open on the namenode until the lease runs out there.
-#[derive(Debug)]
-pub struct OpenFile {
-    client: Client,
-    path: String,
-    status: FileStatus,
-    _lease: Held,
-}
-
-impl OpenFile {
-    /// As it was when it was opened.
-    pub fn status(&self) -> &FileStatus {
-        &self.status
-    }
-
-    /// The path that it was opened under; a rename does not matter to later calls, which go by file id.
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
-    /// Closes the file. `last` is its last block with its final length; None for an empty file. Asks again while the
-    /// namenode has not heard of enough copies of that block.
-    pub async fn close(self, last: Option<&Block>) -> Result<()> {
-        let mut wait = COMPLETE_FIRST_WAIT;
-        for tries in 1..=COMPLETE_TRIES {
-            if self.client.complete(&self.path, self.status.file_id, last).await? {
-                return Ok(());
-            }
-            if tries < COMPLETE_TRIES {
-                time::sleep(wait).await;
-                wait *= 2;
-            }
-        }
-        let text = format!(
-            "Unable to close file {} because the last block does not have enough number of replicas: are enough \
-             datanodes alive?",
-            self.path
-        );
-        Err(Error::local("complete", &self.path, Kind::Io, text))
-    }
-}
-
 impl Client {
     /// Makes a file and opens it for writing. The umask is taken off the permission.
-    pub async fn create(&self, path: &str, options: &CreateOptions) -> Result<OpenFile> {
+    pub async fn create(&self, path: &str, options: &CreateOptions) -> Result<FileWriter> {
         // Before the call, so that the lease is renewed however long that takes.
         let lease = self.hold_lease();
         let status = self.create_call(path, options).await?;
-        Ok(OpenFile { client: self.clone(), path: path.to_owned(), status, _lease: lease })
+        Ok(FileWriter::created(self.clone(), path, status, lease))
+    }
+
+    /// Opens a closed file to write after its end; with `new_block` in a new block, as several writers of one file after
+    /// another like it.
+    ///
+    /// # Errors
+    /// FileNotFoundException; AlreadyBeingCreatedException while another has it open; RecoveryInProgressException.
+    pub async fn append(&self, path: &str, new_block: bool) -> Result<FileWriter> {
+        use hdfs::CreateFlagProto as Flag;
+        let lease = self.hold_lease();
+        let new_block = if new_block { Flag::NewBlock as u32 } else { 0 };
+        let request = hdfs::AppendRequestProto {
+            src: path.to_owned(),
+            client_name: self.0.name.clone(),
+            flag: Some(Flag::Append as u32 | new_block),
+        };
+        let answer = self.call_on(path, &rpc::APPEND, &request).await?;
+        let status = match answer.stat {
+            Some(status) => status.into(),
+            None => self.get_file_info(path).await?.ok_or_else(|| {
+                Error::local("append", path, Kind::FileNotFound, format!("File does not exist: {path}"))
+            })?,
+        };
+        Ok(FileWriter::appended(self.clone(), path, status, answer.block, lease))
+    }
+
+    /// Cuts a closed file to `length`, which must not be above its own. True: done; false: the last block is being cut,
+    /// and the file is closed when that is done.
+    pub async fn truncate(&self, path: &str, length: u64) -> Result<bool> {
+        let request = hdfs::TruncateRequestProto {
+            src: path.to_owned(),
+            new_length: length,
+            client_name: self.0.name.clone(),
+        };
+        Ok(self.call_on(path, &rpc::TRUNCATE, &request).await?.result)
     }
 
     /// Makes an empty file: create and complete.

@@ -11,14 +11,22 @@
 //! while let Some(entry) = listing.next().await? {
 //!     println!("{} {}", entry.name, entry.length);
 //! }
+//! let mut file = client.create("/data/f", &Default::default()).await?;
+//! file.write(b"some bytes").await?;
+//! file.close().await?;
+//! let mut stream = client.open("/data/f").await?.stream_all();
+//! while let Some(bytes) = stream.next().await? {
+//!     println!("{} bytes", bytes.len());
+//! }
 //! # Ok(()) }
 //! ```
 //!
 //! From the top down:
 //!
 //! - [`fs`]: directories, names, attributes
-//! - [`file`]: files that are being written
-//! - `lease`: their leases
+//! - [`file`]: files, as the namenode sees them
+//! - [`block`]: their data, to and from datanodes
+//! - `lease`: leases of files that are being written
 //! - [`client`]: a client and its settings
 //! - `failover`: a call over several namenodes, each method by [`semantics`]
 //! - [`namenode`]: one namenode
@@ -27,8 +35,9 @@
 //! and beside them [`types`], [`error`], [`config`] (time-outs and bounds), [`uri`], [`conf`] (Hadoop's configuration
 //! files), [`user`].
 //!
-//! Never here: what only a namenode knows. Wire messages stop at [`fs`] and [`file`].
+//! Never here: what only a namenode knows. Wire messages stop at [`fs`], [`file`] and [`block`].
 
+pub mod block;
 pub mod file;
 pub mod fs;
 mod lease;
@@ -48,6 +57,7 @@ pub mod types;
 pub mod uri;
 pub mod user;
 
+pub use block::{FileReader, FileStream, FileWriter};
 pub use client::Client;
 pub use conf::Conf;
 pub use error::{Error, Result};

@@ -351,6 +351,19 @@ impl From<hdfs::ExtendedBlockProto> for Block {
     }
 }
 
+/// Where a block of a file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockLocation {
+    /// The block, with the length that it has as far as the namenode knows.
+    pub block: Block,
+    /// Of its first byte in the file.
+    pub offset: u64,
+    /// `HOST:PORT` of the datanodes that have it.
+    pub datanodes: Vec<String>,
+    /// All copies are bad.
+    pub corrupt: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,8 @@
 mod fake;
 
 mod connection;
+mod data;
+mod datanodes;
 mod failover;
 mod namespace;
 mod table;

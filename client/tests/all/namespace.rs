@@ -67,7 +67,7 @@ fn leases_are_renewed_while_a_file_is_open() {
         let interval = Duration::from_millis(10);
         let client = builder(&[&fake.address]).lease_renew_interval(interval).build().unwrap();
         let renewals = || fake.methods().iter().filter(|method| **method == "renewLease").count();
-        let file = client.create("/f", &CreateOptions::default()).await.unwrap();
+        let mut file = client.create("/f", &CreateOptions::default()).await.unwrap();
         let other = client.create("/g", &CreateOptions::default()).await.unwrap();
         until("renewals", || renewals() >= 3).await;
         let renewal = fake.seen().into_iter().find(|call| call.method == "renewLease").unwrap();
@@ -75,7 +75,7 @@ fn leases_are_renewed_while_a_file_is_open() {
         drop(other);
         let before = renewals();
         until("further renewals", || renewals() >= before + 2).await;
-        file.close(None).await.unwrap();
+        file.close().await.unwrap();
         // At most one was under way; then a while without any.
         tokio::time::sleep(interval * 3).await;
         let after = renewals();
@@ -98,8 +98,8 @@ fn close_asks_until_the_namenode_has_heard_of_the_block() {
         let client = client(&[&fake.address]);
         let options =
             CreateOptions { replication: Some(1), block_size: Some(1024), ..CreateOptions::default() };
-        let file = client.create("/f", &options).await.unwrap();
-        file.close(None).await.unwrap();
+        let mut file = client.create("/f", &options).await.unwrap();
+        file.close().await.unwrap();
         assert_eq!(fake.methods(), ["create", "complete", "complete", "complete"]);
     });
 }
