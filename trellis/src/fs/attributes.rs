@@ -1,13 +1,18 @@
 //! chmod, chown, chgrp, setrep.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
 use trellis_client::Error;
 use trellis_client::types::FileStatus;
 
-use super::data::NO_DATA;
 use super::mode::Mode;
 use super::place::Place;
 use super::shell::{Found, Shell, why};
 use super::walk::Walk;
+
+/// How often copies that are waited for are counted.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Changes permission bits.
 #[derive(clap::Args)]
@@ -133,13 +138,13 @@ impl Setrep {
     pub async fn run(self, shell: &mut Shell) {
         for Found { place, status } in shell.find("setrep", &self.paths).await {
             if !status.is_dir() {
-                self.set(shell, &place, &status).await;
+                self.set(shell, &place).await;
                 continue;
             }
             let mut walk = Walk::below(&shell.client, &place.path);
             while let Some(next) = walk.next().await {
                 match next {
-                    Ok((path, entry)) if !entry.is_dir() => self.set(shell, &place.at(path), &entry).await,
+                    Ok((path, entry)) if !entry.is_dir() => self.set(shell, &place.at(path)).await,
                     Ok(_) => {}
                     Err(error) => shell.fail("setrep", why(&error)),
                 }
@@ -147,7 +152,7 @@ impl Setrep {
         }
     }
 
-    async fn set(&self, shell: &mut Shell, place: &Place, status: &FileStatus) {
+    async fn set(&self, shell: &mut Shell, place: &Place) {
         let shown = place.shown();
         let set = shell.client.set_replication(&place.path, self.replication).await;
         match shell.check("setrep", set) {
@@ -157,12 +162,32 @@ impl Setrep {
             }
             None => return,
         }
-        if self.wait && status.length == 0 {
-            // There is nothing to copy.
-            shell.say(format_args!("Waiting for {shown} ... done"));
-        } else if self.wait {
-            shell
-                .fail("setrep", format_args!("`{shown}': cannot wait for the copies of its data: {NO_DATA}"));
+        if self.wait {
+            self.wait(shell, place).await;
+        }
+    }
+
+    /// Waits until every block of a file has as many copies as it should.
+    async fn wait(&self, shell: &mut Shell, place: &Place) {
+        let shown = place.shown();
+        shell.print(format_args!("Waiting for {shown} ..."));
+        let mut warned = false;
+        loop {
+            shell.flush();
+            let blocks = shell.client.get_block_locations(&place.path).await;
+            let Some(blocks) = shell.check("setrep", blocks) else { return };
+            let wanted = usize::from(self.replication);
+            match blocks.iter().map(|block| block.datanodes.len()).find(|copies| *copies != wanted) {
+                None => return shell.say(" done"),
+                Some(copies) if copies > wanted && !warned => {
+                    warned = true;
+                    shell.print(
+                        "\nWARNING: the waiting time may be long for DECREASING the number of replications.\n",
+                    );
+                }
+                Some(_) => shell.print("."),
+            }
+            sleep(LOOK_AGAIN).await;
         }
     }
 }

@@ -66,7 +66,7 @@ impl Touchz {
                 }
                 // As stock: a new file in its place, as `-touchz` sets the times too.
                 there => {
-                    let options = CreateOptions { overwrite: there.is_some(), ..CreateOptions::default() };
+                    let options = CreateOptions { overwrite: there.is_some(), ..shell.create_options() };
                     let made = shell.client.create_empty(&place.path, &options).await;
                     shell.check("touchz", made);
                 }
@@ -110,7 +110,7 @@ impl Touch {
                 }
                 None if self.no_create => {}
                 None => {
-                    let made = shell.client.create_empty(&path, &CreateOptions::default()).await;
+                    let made = shell.client.create_empty(&path, &shell.create_options()).await;
                     shell.check("touch", made);
                 }
             }
@@ -172,7 +172,7 @@ async fn move_one(shell: &mut Shell, from: &Place, to: &Place) {
 }
 
 /// Whether there is a place for a new entry; it is told when there is none.
-async fn has_parent(shell: &mut Shell, verb: &str, place: &Place) -> bool {
+pub async fn has_parent(shell: &mut Shell, verb: &str, place: &Place) -> bool {
     let above = place.at(parent(&place.path).unwrap_or("/").to_owned());
     let info = shell.client.get_file_info(&above.path).await;
     match shell.check(verb, info) {

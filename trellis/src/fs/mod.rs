@@ -1,4 +1,4 @@
-//! `trellis fs`: the namespace from the shell, with the verbs of `hdfs dfs` that work on names.
+//! `trellis fs`: the file system from the shell, with the verbs of `hdfs dfs`.
 //!
 //! As there: the options that `--help` lists, what is printed to stdout, how a path is written and shown, exit codes 0
 //! and 1. Not as there: wrong usage ends with 2 instead of 255; times are in UTC; columns are as wide as their cells;
@@ -10,24 +10,31 @@
 //! - [`walk`]: a tree, entry by entry, in bounded memory
 //! - [`list`], [`counts`], [`find`]: verbs that look
 //! - [`make`], [`remove`], [`attributes`], [`mode`]: verbs that change
-//! - [`data`]: verbs that must wait for file data
+//! - [`upload`], [`download`], [`rewrite`], [`show`]: verbs on what files hold; [`transfer`]: one file from somewhere to
+//!   somewhere; [`local`]: files of this machine
 //! - [`text`]: modes, times and sizes as the stock shell prints them
 
 mod attributes;
 mod counts;
-mod data;
+mod download;
 mod find;
 mod list;
+mod local;
 mod make;
 mod mode;
 mod place;
 mod remove;
+mod rewrite;
 mod shell;
+mod show;
 mod text;
+mod transfer;
+mod upload;
 mod walk;
 mod words;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -35,9 +42,15 @@ use clap::Subcommand;
 use self::shell::Shell;
 pub use self::words::plain;
 
+/// How long an interrupted command may take to delete what it did not finish.
+const CLEAN_UP_WITHIN: Duration = Duration::from_secs(5);
+/// The exit code of an interrupted command, as shells have it.
+const INTERRUPTED: i32 = 130;
+
 const EXAMPLE: &str = "\
 Examples:
   trellis fs mkdir -p /user/ann/in
+  trellis fs put part-0 part-1 /user/ann/in
   trellis fs --fs hdfs://127.0.0.1:8020,127.0.0.1:8030 ls -R /
   trellis fs chmod -R g+w /user/ann
   trellis fs ls hdfs://127.0.0.1:8020/user
@@ -45,7 +58,6 @@ Examples:
 Patterns (* ? [ab] {a,b}) are expanded by this command, so quote them. A path that does not begin \
 with '/' lies in /user/NAME. The file system is --fs, else TRELLIS_FS, else fs.defaultFS of HADOOP_CONF_DIR, else that \
 of a path hdfs://HOST:PORT/PATH, else hdfs://127.0.0.1:8020. Command lines of hdfs dfs work too: -rm -skipTrash /x.
-There is no file data yet: cat, get, put and their like say so.
 Exit codes: 0 done, 1 something failed, 2 wrong usage.";
 
 /// Options of `trellis fs`.
@@ -55,6 +67,9 @@ pub struct Args {
     /// The namenodes: hdfs://HOST:PORT[,HOST:PORT…]; when one fails the next is asked
     #[arg(long, value_name = "URI", env = "TRELLIS_FS")]
     fs: Option<String>,
+    /// Sets a property of Hadoop's configuration, such as dfs.replication or dfs.blocksize
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    define: Vec<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -95,16 +110,44 @@ enum Verb {
     Chgrp(attributes::Chgrp),
     /// Changes the replication of files, and of all files below directories
     Setrep(attributes::Setrep),
-    /// Needs file data
-    #[command(hide = true, aliases = [
-        "appendToFile", "checksum", "concat", "copyFromLocal", "copyToLocal", "cp", "get", "getmerge", "head",
-        "moveFromLocal", "moveToLocal", "put", "tail", "text", "truncate",
-    ])]
-    Cat(data::Data),
+    /// Copies files and folders of this machine
+    Put(upload::Put),
+    /// The same as put
+    #[command(name = "copyFromLocal")]
+    CopyFromLocal(upload::Put),
+    /// Moves files and folders of this machine
+    #[command(name = "moveFromLocal")]
+    MoveFromLocal(upload::Put),
+    /// Appends files of this machine, or stdin
+    #[command(name = "appendToFile")]
+    AppendToFile(upload::AppendToFile),
+    /// Copies files and directories to this machine
+    Get(download::Get),
+    /// The same as get
+    #[command(name = "copyToLocal")]
+    CopyToLocal(download::Get),
+    /// Writes files one after another into a local file
+    Getmerge(download::Getmerge),
+    /// Prints files
+    Cat(show::Cat),
+    /// Prints the first 1024 bytes of a file
+    Head(show::Head),
+    /// Prints the last 1024 bytes of a file
+    Tail(show::Tail),
+    /// Prints files as text, unpacked
+    Text(show::Text),
+    /// Prints checksums of files
+    Checksum(show::Checksum),
+    /// Copies files and directories inside the file system
+    Cp(rewrite::Cp),
+    /// Cuts files
+    Truncate(rewrite::Truncate),
+    /// Puts the blocks of files after those of the first one
+    Concat(rewrite::Concat),
 }
 
 impl Verb {
-    /// The path arguments.
+    /// The path arguments that lie in the file system.
     fn paths(&self) -> &[String] {
         match self {
             Verb::Ls(verb) => &verb.paths,
@@ -124,33 +167,78 @@ impl Verb {
             Verb::Chown(verb) => &verb.paths,
             Verb::Chgrp(verb) => &verb.paths,
             Verb::Setrep(verb) => &verb.paths,
-            Verb::Cat(_) => &[],
+            Verb::Put(verb) | Verb::CopyFromLocal(verb) | Verb::MoveFromLocal(verb) => last(&verb.paths),
+            Verb::AppendToFile(verb) => last(&verb.paths),
+            Verb::Get(verb) | Verb::CopyToLocal(verb) => verb.sources(),
+            Verb::Getmerge(verb) => verb.paths.split_last().map_or(&[], |(_, sources)| sources),
+            Verb::Cat(verb) => &verb.paths,
+            Verb::Head(verb) => std::slice::from_ref(&verb.path),
+            Verb::Tail(verb) => std::slice::from_ref(&verb.path),
+            Verb::Text(verb) => &verb.paths,
+            Verb::Checksum(verb) => &verb.paths,
+            Verb::Cp(verb) => &verb.paths,
+            Verb::Truncate(verb) => &verb.paths,
+            Verb::Concat(verb) => &verb.paths,
         }
     }
 }
 
+/// The target of a copy from this machine.
+fn last(paths: &[String]) -> &[String] {
+    paths.last().map_or(&[], std::slice::from_ref)
+}
+
 /// Runs a verb.
 pub async fn run(args: Args) -> Result<ExitCode> {
-    let mut shell = Shell::new(args.fs.as_deref(), args.verb.paths())?;
-    match args.verb {
-        Verb::Ls(verb) => verb.run(&mut shell).await,
-        Verb::Stat(verb) => verb.run(&mut shell).await,
-        Verb::Test(verb) => verb.run(&mut shell).await,
-        Verb::Find(verb) => verb.run(&mut shell).await,
-        Verb::Du(verb) => verb.run(&mut shell).await,
-        Verb::Count(verb) => verb.run(&mut shell).await,
-        Verb::Df(verb) => verb.run(&mut shell).await,
-        Verb::Mkdir(verb) => verb.run(&mut shell).await,
-        Verb::Touchz(verb) => verb.run(&mut shell).await,
-        Verb::Touch(verb) => verb.run(&mut shell).await,
-        Verb::Mv(verb) => verb.run(&mut shell).await,
-        Verb::Rm(verb) => verb.run(&mut shell).await,
-        Verb::Rmdir(verb) => verb.run(&mut shell).await,
-        Verb::Chmod(verb) => verb.run(&mut shell).await,
-        Verb::Chown(verb) => verb.run(&mut shell).await,
-        Verb::Chgrp(verb) => verb.run(&mut shell).await,
-        Verb::Setrep(verb) => verb.run(&mut shell).await,
-        Verb::Cat(verb) => verb.run(&mut shell),
+    let mut shell = Shell::new(args.fs.as_deref(), &args.define, args.verb.paths())?;
+    let interrupted = tokio::select! {
+        () = verb(args.verb, &mut shell) => false,
+        signal = tokio::signal::ctrl_c() => signal.is_ok(),
+    };
+    if interrupted {
+        if let Some(unfinished) = shell.unfinished.take() {
+            // No longer than somebody waits who has pressed the keys.
+            let _ = tokio::time::timeout(CLEAN_UP_WITHIN, unfinished.delete(&shell.client)).await;
+        }
+        // At once: a thread may be waiting for stdin.
+        std::process::exit(INTERRUPTED);
     }
     Ok(shell.end())
+}
+
+async fn verb(verb: Verb, shell: &mut Shell) {
+    match verb {
+        Verb::Ls(verb) => verb.run(shell).await,
+        Verb::Stat(verb) => verb.run(shell).await,
+        Verb::Test(verb) => verb.run(shell).await,
+        Verb::Find(verb) => verb.run(shell).await,
+        Verb::Du(verb) => verb.run(shell).await,
+        Verb::Count(verb) => verb.run(shell).await,
+        Verb::Df(verb) => verb.run(shell).await,
+        Verb::Mkdir(verb) => verb.run(shell).await,
+        Verb::Touchz(verb) => verb.run(shell).await,
+        Verb::Touch(verb) => verb.run(shell).await,
+        Verb::Mv(verb) => verb.run(shell).await,
+        Verb::Rm(verb) => verb.run(shell).await,
+        Verb::Rmdir(verb) => verb.run(shell).await,
+        Verb::Chmod(verb) => verb.run(shell).await,
+        Verb::Chown(verb) => verb.run(shell).await,
+        Verb::Chgrp(verb) => verb.run(shell).await,
+        Verb::Setrep(verb) => verb.run(shell).await,
+        Verb::Put(verb) => verb.run(shell, "put", false).await,
+        Verb::CopyFromLocal(verb) => verb.run(shell, "copyFromLocal", false).await,
+        Verb::MoveFromLocal(verb) => verb.run(shell, "moveFromLocal", true).await,
+        Verb::AppendToFile(verb) => verb.run(shell).await,
+        Verb::Get(verb) => verb.run(shell, "get").await,
+        Verb::CopyToLocal(verb) => verb.run(shell, "copyToLocal").await,
+        Verb::Getmerge(verb) => verb.run(shell).await,
+        Verb::Cat(verb) => verb.run(shell).await,
+        Verb::Head(verb) => verb.run(shell).await,
+        Verb::Tail(verb) => verb.run(shell).await,
+        Verb::Text(verb) => verb.run(shell).await,
+        Verb::Checksum(verb) => verb.run(shell).await,
+        Verb::Cp(verb) => verb.run(shell).await,
+        Verb::Truncate(verb) => verb.run(shell).await,
+        Verb::Concat(verb) => verb.run(shell).await,
+    }
 }

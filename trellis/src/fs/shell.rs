@@ -9,16 +9,19 @@ use anyhow::{Context, Result};
 use globset::{GlobBuilder, GlobMatcher};
 use trellis_client::config::{ConnectionConfig, RetryPolicy};
 use trellis_client::error::Fault;
-use trellis_client::types::FileStatus;
+use trellis_client::types::{CreateOptions, FileStatus};
 use trellis_client::{Client, Conf, Error};
 
 use super::place::{self, Place};
+use super::transfer::Unfinished;
 use super::walk::child;
 use crate::output::{complain, written};
 
 /// How long to try until a namenode answers for the first time: who typed a command wants to hear of a wrong address
 /// soon. One that has answered may be gone for as long as it needs to start again ([`RetryPolicy::give_up_after`]).
 const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(8);
+/// Data goes out in pieces of this size.
+const OUTPUT_BYTES: usize = 64 << 10;
 /// Paths that one pattern may match; more is a mistake, and would not fit in memory.
 const MAX_MATCHES: usize = 100_000;
 
@@ -36,14 +39,26 @@ pub struct Shell {
     pub client: Client,
     /// `hdfs://HOST:PORT[,HOST:PORT…]`
     pub file_system: String,
+    /// Copies of new files, if the configuration says it.
+    pub replication: Option<u16>,
+    /// Their blocks, bytes, if the configuration says it.
+    pub block_size: Option<u64>,
+    /// What is being written.
+    pub unfinished: Option<Unfinished>,
     out: BufWriter<Stdout>,
     failed: bool,
 }
 
 impl Shell {
-    /// A shell on the file system that `fs`, the configuration or the command's path arguments name.
-    pub fn new(fs: Option<&str>, paths: &[String]) -> Result<Shell> {
-        let conf = Conf::from_env()?;
+    /// A shell on the file system that `fs`, the configuration or the command's path arguments name. `defines`
+    /// (NAME=VALUE) win over the configuration.
+    pub fn new(fs: Option<&str>, defines: &[String], paths: &[String]) -> Result<Shell> {
+        let mut conf = Conf::from_env()?;
+        for define in defines {
+            let (name, value) =
+                define.split_once('=').with_context(|| format!("-D {define}: say NAME=VALUE"))?;
+            conf.set(name, value);
+        }
         let uri = place::file_system(&conf, fs, paths)?;
         let (builder, target) = Client::from_conf(&conf, Some(&uri))?;
         let retry = RetryPolicy { give_up_unanswered_after: FIRST_ANSWER_WITHIN, ..RetryPolicy::default() };
@@ -51,7 +66,15 @@ impl Shell {
             ConnectionConfig { connect_timeout: FIRST_ANSWER_WITHIN, ..ConnectionConfig::default() };
         let client = builder.caller_context("CLI").retry(retry).connection(connection).build()?;
         let file_system = place::name(&target);
-        Ok(Shell { client, file_system, out: BufWriter::new(io::stdout()), failed: false })
+        Ok(Shell {
+            client,
+            file_system,
+            replication: conf.replication()?,
+            block_size: conf.block_size()?,
+            unfinished: None,
+            out: BufWriter::with_capacity(OUTPUT_BYTES, io::stdout()),
+            failed: false,
+        })
     }
 
     /// Prints a line. When that fails there is nothing left to do.
@@ -64,6 +87,26 @@ impl Shell {
         if let Err(error) = write!(self.out, "{text}") {
             std::process::exit(i32::from(self.cannot_print(error)));
         }
+    }
+
+    /// Prints bytes as they are.
+    pub fn write(&mut self, bytes: &[u8]) {
+        if let Err(error) = self.out.write_all(bytes) {
+            std::process::exit(i32::from(self.cannot_print(error)));
+        }
+    }
+
+    /// Shows what was printed so far.
+    pub fn flush(&mut self) {
+        if let Err(error) = self.out.flush() {
+            std::process::exit(i32::from(self.cannot_print(error)));
+        }
+    }
+
+    /// How a file is made that has no more to say.
+    pub fn create_options(&self) -> CreateOptions {
+        let (replication, block_size) = (self.replication, self.block_size);
+        CreateOptions { replication, block_size, ..CreateOptions::default() }
     }
 
     /// Notes that something failed: the exit code will be 1.
@@ -81,6 +124,21 @@ impl Shell {
     /// What a call gave; its failure is told.
     pub fn check<T>(&mut self, verb: &str, result: Result<T, Error>) -> Option<T> {
         result.map_err(|error| self.fail(verb, why(&error))).ok()
+    }
+
+    /// What a longer action gave; its failure is told.
+    pub fn note_value<T>(&mut self, verb: &str, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.fail(verb, format_args!("{error:#}"))).ok()
+    }
+
+    /// The same for an action that gives nothing of use.
+    pub fn note<T>(&mut self, verb: &str, result: Result<T>) {
+        self.note_value(verb, result);
+    }
+
+    /// Whether something failed so far.
+    pub fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// The exit code.
@@ -198,6 +256,7 @@ pub fn why(error: &Error) -> String {
     }
 }
 
-fn told(error: Error) -> anyhow::Error {
+/// An error of the client as one of ours, in the same words.
+pub fn told(error: Error) -> anyhow::Error {
     anyhow::anyhow!(why(&error))
 }

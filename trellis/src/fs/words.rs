@@ -15,7 +15,16 @@ const SINGLE_DASH: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("rm", &[("-skipTrash", "--skip-trash")]),
+    ("get", GET),
+    ("copyToLocal", GET),
+    ("cat", IGNORE_CRC),
+    ("text", IGNORE_CRC),
+    ("getmerge", &[("-nl", "--nl"), ("-skip-empty-file", "--skip-empty-file")]),
+    ("cp", &[("-p", "--preserve")]),
 ];
+
+const GET: &[(&str, &str)] = &[("-ignoreCrc", "--ignore-crc"), ("-crc", "--crc")];
+const IGNORE_CRC: &[(&str, &str)] = &[("-ignoreCrc", "--ignore-crc")];
 
 /// A command line in which `trellis fs -rm -skipTrash /x` has become `trellis fs rm --skip-trash /x`. All others stay
 /// as they are.
@@ -35,6 +44,11 @@ pub fn plain(mut line: Vec<OsString>) -> Vec<OsString> {
     for word in &mut line[at..end] {
         if let Some((_, plain)) = words.iter().find(|(stock, _)| word == stock) {
             *word = plain.into();
+        } else if verb == "cp"
+            && let Some(what) = word.to_str().and_then(|word| word.strip_prefix("-p"))
+        {
+            // -ptop: what to preserve hangs on to the letter.
+            *word = format!("--preserve={what}").into();
         }
     }
     line
@@ -49,7 +63,8 @@ fn verb_at(line: &mut [OsString]) -> Option<usize> {
             *word = "--fs".into();
         }
         at += match word.to_str() {
-            Some("--fs") => 2,
+            Some("--fs" | "-D") => 2,
+            Some(word) if word.starts_with("-D") => 1,
             Some(word) if word.starts_with("--fs=") => 1,
             _ => return Some(at),
         };
@@ -79,6 +94,10 @@ mod tests {
             ),
             ("trellis fs find / -iname *.C -print0", "trellis fs find / --iname *.C --print0"),
             ("trellis fs rm -- -skipTrash", "trellis fs rm -- -skipTrash"),
+            ("trellis fs -D a=b -get -f -ignoreCrc /x y", "trellis fs -D a=b get -f --ignore-crc /x y"),
+            ("trellis fs -Da=b cp -pto -f /x /y", "trellis fs -Da=b cp --preserve=to -f /x /y"),
+            ("trellis fs cp -p /x /y", "trellis fs cp --preserve /x /y"),
+            ("trellis fs -appendToFile - /x", "trellis fs appendToFile - /x"),
             ("trellis fs ls -name", "trellis fs ls -name"),
             ("trellis fs -help ls", "trellis fs help ls"),
             ("trellis fs --help", "trellis fs --help"),

@@ -1,6 +1,11 @@
 //! `trellis fs`, with the exit codes of the stock shell.
 
-use crate::support::{Up, complaint, output, trellis};
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::{Up, complaint, output, trellis, wait};
 
 /// (arguments, exit code, what stdout must hold, what stderr must hold). Steps build on each other.
 const STEPS: &[(&[&str], i32, &str, &str)] = &[
@@ -33,9 +38,45 @@ const STEPS: &[(&[&str], i32, &str, &str)] = &[
     (&["ls", "-tSru", "-C", "/s/a"], 0, "/s/a/b\n/s/a/g\n", ""),
     (&["ls", "-r", "-C", "/s/a"], 0, "/s/a/g\n/s/a/b\n", ""),
     (&["-ls", "-S", "/s"], 0, "Found 2 items", ""),
-    (&["cat", "/s/f"], 1, "", "no file data yet"),
-    (&["-put", "-f", "-", "/s/f"], 1, "", "no file data yet"),
-    (&["copyToLocal", "--help"], 1, "", "no file data yet"),
+    // Files' contents, as far as empty ones go; those with data are tested with datanodes, in e2e.
+    (&["cat", "/s/f", "/s/a/g"], 0, "", ""),
+    (&["cat", "/s/f", "/s/a", "/s/nosuch"], 1, "", "cat: `/s/a': Is a directory"),
+    (&["cat", "/s/nosuch"], 1, "", "cat: `/s/nosuch': No such file or directory"),
+    (&["-cat", "-ignoreCrc", "/s/f"], 0, "", ""),
+    (&["head", "/s/f"], 0, "", ""),
+    (&["tail", "/s/f"], 0, "", ""),
+    (&["text", "/s/f"], 0, "", ""),
+    (
+        &["-checksum", "/s/f"],
+        0,
+        "/s/f MD5-of-0MD5-of-0CRC32 00000000000000000000000070bc8f4b72a86921468bf8e8441dce51\n",
+        "",
+    ),
+    (&["checksum", "/s/a"], 1, "", "checksum: `/s/a': Is a directory"),
+    (&["put", "-", "/s/f"], 1, "", "put: `/s/f': File exists"),
+    (&["-put", "-f", "-", "/s/f"], 0, "", ""),
+    (&["-put", "-d", "-", "/s/put"], 0, "", ""),
+    (&["put", "/nosuch", "/s/put2"], 1, "", "put: `/nosuch': No such file or directory"),
+    (&["put", "/dev/null", "/s/no/put"], 1, "", "put: `/s/no': No such file or directory"),
+    (&["put", "/dev/null", "/dev/null", "/s/put"], 1, "", "put: `/s/put': Is not a directory"),
+    (&["-copyFromLocal", "-f", "/dev/null", "/s/put"], 0, "", ""),
+    (&["cp", "/s/f", "/s/put"], 1, "", "cp: `/s/put': File exists"),
+    (&["-cp", "-f", "-pt", "/s/f", "/s/put"], 0, "", ""),
+    (&["-cp", "-pax", "/s/f", "/s/put2"], 1, "", "only t, o and p"),
+    (&["cp", "/s/f", "/s/f"], 1, "", "cp: `/s/f': File exists"),
+    (&["cp", "-f", "/s/f", "/s/f"], 1, "", "cp: `/s/f' and `/s/f' are the same file"),
+    (&["cp", "/s/a", "/s/a/b"], 1, "", "is a subdirectory of itself"),
+    (&["cp", "/s/a", "/s/copy"], 0, "", ""),
+    (&["ls", "-C", "-R", "/s/copy"], 0, "/s/copy/b\n/s/copy/b/c\n/s/copy/b/h\n/s/copy/g\n", ""),
+    (&["-rm", "-r", "-skipTrash", "/s/copy", "/s/put"], 0, "Deleted /s/copy\nDeleted /s/put\n", ""),
+    (&["-get", "-crc", "/s/f", "/dev/null"], 1, "", "not supported"),
+    (&["get", "/s/nosuch", "/dev/null"], 1, "", "get: `/s/nosuch': No such file or directory"),
+    (&["get", "/s/f", "/nosuch/f"], 1, "", "get: `/nosuch': No such file or directory"),
+    (&["-copyToLocal", "-f", "/s/f", "/dev/null"], 0, "", ""),
+    (&["-getmerge", "-nl", "/s/f", "/"], 1, "", "getmerge: `/': Is a directory"),
+    (&["truncate", "-w", "5", "/s/f"], 1, "", "Cannot truncate to a larger file size. Current size: 0"),
+    (&["appendToFile", "-", "/dev/null", "/s/f"], 1, "", "sole input argument"),
+    (&["appendToFile", "/nosuch", "/s/f"], 1, "", "`/nosuch': No such file or directory"),
     (&["ls"], 1, "", "`.': No such file or directory: `/user/"),
     (&["rm", "x"], 1, "", "`x': No such file or directory: `/user/"),
     (&["ls", "-C", "hdfs:///s"], 0, "hdfs:///s/a\nhdfs:///s/f\n", ""),
@@ -140,6 +181,19 @@ fn what_is_deleted_goes_to_the_trash_where_there_is_one() {
 }
 
 #[test]
+fn an_interrupted_copy_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &[]);
+    let listed = || String::from_utf8_lossy(&up.fs(&["ls", "-C", "/"]).stdout).into_owned();
+    let put = trellis(&["fs", "--fs", &up.fs, "put", "-", "/x"]).stdin(Stdio::piped()).spawn();
+    let mut put = put.unwrap();
+    wait(|| listed().contains("/x._COPYING_"));
+    kill(Pid::from_raw(put.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(put.wait().unwrap().code(), Some(130));
+    assert_eq!(listed(), "");
+}
+
+#[test]
 fn a_failure_says_what_to_do() {
     let refused = output(&["fs", "--fs", "hdfs://", "ls", "/"]);
     assert!(
@@ -179,8 +233,38 @@ fn every_command_has_help_with_an_example() {
         &["fs"],
     ];
     let verbs = [
-        "ls", "stat", "test", "find", "du", "count", "df", "mkdir", "touchz", "touch", "mv", "rm", "rmdir",
-        "chmod", "chown", "chgrp", "setrep",
+        "put",
+        "get",
+        "copyFromLocal",
+        "copyToLocal",
+        "moveFromLocal",
+        "appendToFile",
+        "getmerge",
+        "cat",
+        "head",
+        "tail",
+        "text",
+        "checksum",
+        "cp",
+        "truncate",
+        "concat",
+        "ls",
+        "stat",
+        "test",
+        "find",
+        "du",
+        "count",
+        "df",
+        "mkdir",
+        "touchz",
+        "touch",
+        "mv",
+        "rm",
+        "rmdir",
+        "chmod",
+        "chown",
+        "chgrp",
+        "setrep",
     ];
     let verbs = verbs.iter().map(|verb| vec!["fs", *verb]);
     for mut command in commands.iter().map(|command| command.to_vec()).chain(verbs) {
