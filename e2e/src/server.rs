@@ -38,7 +38,7 @@ impl Server {
 
     /// A stock NameNode, named `times` times.
     pub fn stock(times: usize, datanode: bool) -> Result<Server> {
-        let stock = Stock::start(datanode)?;
+        let stock = Stock::start(usize::from(datanode), &[])?;
         let hadoop = stock.client()?;
         Ok(Server { addresses: vec![stock.address(); times], hadoop, processes: Processes::Stock(stock) })
     }

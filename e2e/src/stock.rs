@@ -2,47 +2,65 @@
 
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::Pid;
 
 use crate::hadoop::{Hadoop, stdout_of, tail};
 
 /// How long the stock NameNode may take to start.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// A stock NameNode with its state in a temporary folder; ends when dropped.
+/// A stock NameNode, and DataNodes, with their state in a temporary folder; they end when dropped.
 pub struct Stock {
     port: u16,
+    /// The NameNode, then the DataNodes.
     servers: Vec<Child>,
     hadoop: Hadoop,
     dir: tempfile::TempDir,
 }
 
 impl Stock {
-    /// Formats and starts a NameNode with Trellis's smallest block size, and a DataNode if asked for.
-    pub fn start(datanode: bool) -> Result<Stock> {
+    /// Formats and starts a NameNode with Trellis's smallest block size, and so many DataNodes. `settings`
+    /// (name=value) hold for all of them.
+    pub fn start(datanodes: usize, settings: &[&str]) -> Result<Stock> {
         let dir = tempfile::tempdir().context("making a folder for the stock NameNode")?;
         let (port, http) = (free_port()?, free_port()?);
-        let hadoop =
-            Hadoop::configure(dir.path(), port, http, &["dfs.namenode.fs-limits.min-block-size=1024"])?;
+        let settings = [&["dfs.namenode.fs-limits.min-block-size=1024"], settings].concat();
+        let hadoop = Hadoop::configure(dir.path(), port, http, &settings)?;
         let format =
             hadoop.command(&["namenode", "-format", "-nonInteractive", "-clusterid", "CID-test"]).output()?;
         stdout_of("namenode -format", &format)?;
         let mut stock = Stock { port, servers: Vec::new(), hadoop, dir };
         stock.start_namenode()?;
-        if datanode {
-            let command = stock.hadoop.command(&["datanode"]);
-            stock.spawn("datanode", command)?;
-            stock.wait("a live DataNode", |stock| {
+        for index in 0..datanodes {
+            // a folder of its own for each
+            let hadoop = Hadoop::configure(&stock.dir.path().join(format!("{index}")), port, 0, &settings)?;
+            stock.spawn(&format!("datanode-{index}"), hadoop.command(&["datanode"]))?;
+        }
+        if datanodes > 0 {
+            stock.wait("the live DataNodes", |stock| {
                 let report = stock.hadoop.command(&["dfsadmin", "-report"]).output()?;
-                Ok(stdout_of("dfsadmin -report", &report)?.contains("Live datanodes (1)"))
+                let live = format!("Live datanodes ({datanodes})");
+                Ok(stdout_of("dfsadmin -report", &report)?.contains(&live))
             })?;
         }
         Ok(stock)
+    }
+
+    /// The folder in which DataNode `index` keeps its blocks.
+    pub fn datanode_folder(&self, index: usize) -> PathBuf {
+        self.dir.path().join(format!("{index}/dn"))
+    }
+
+    /// The process of DataNode `index`.
+    pub fn datanode_pid(&self, index: usize) -> Result<Pid> {
+        let child = self.servers.get(index + 1).with_context(|| format!("there is no DataNode {index}"))?;
+        Ok(Pid::from_raw(child.id().cast_signed()))
     }
 
     /// `127.0.0.1:PORT` of its RPC.
@@ -66,6 +84,7 @@ impl Stock {
         let _ = old.kill(); // it may have died of itself
         old.wait()?;
         self.start_namenode()?;
+        // the new one is the last
         self.servers.rotate_right(1);
         Ok(())
     }

@@ -148,13 +148,13 @@ pub fn listing() -> Result<Vec<String>> {
 pub fn leases_and_access() -> Result<Vec<String>> {
     with_client(1, |client, dir| async move {
         let path = format!("{dir}/f");
-        let file = client.create(&path, &options()).await?;
+        let mut file = client.create(&path, &options()).await?;
         ensure!(!client.is_file_closed(&path).await?, "the file is closed");
         client.renew_lease().await?;
         let addresses = client.namenodes().iter().map(|namenode| namenode.address().clone()).collect();
         let stranger = Client::builder(addresses).user("stranger").build()?;
         refused(stranger.create(&path, &options()).await, Kind::AccessControl)?;
-        file.close(None).await?;
+        file.close().await?;
         ensure!(
             client.is_file_closed(&path).await? && client.recover_lease(&path).await?,
             "the file is open"

@@ -6,6 +6,7 @@
 mod client;
 mod contract;
 mod crash;
+mod data;
 mod recorded;
 mod survive;
 
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
         ("crash::one_namenode", || crash::crash(1)),
         ("crash::three_namenodes", || crash::crash(3)),
         ("contract", contract::contract),
+        ("data::both_ways", data::both_ways),
+        ("data::open_files", data::open_files),
+        ("data::datanode_dies", data::datanode_dies),
+        ("data::flipped_byte", data::flipped_byte),
     ];
     let python: &[(&'static str, Test)] = &[("wire", recorded::wire), ("fields", recorded::fields)];
     let trellis: &[(&'static str, Test)] = &[
