@@ -3,6 +3,7 @@
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::AddBlockFlagProto;
+use trellis_proto::hdfs::datanode as wire;
 
 use super::plan::{Patience, Planned};
 use super::{convert, located};
@@ -10,6 +11,7 @@ use crate::ops::add_block::{self, AddBlock, GetAdditionalDatanode};
 use crate::ops::append::{self, Append};
 use crate::ops::concat::{self, Concat};
 use crate::ops::pipeline::{self, UpdateBlockForPipeline, UpdatePipeline};
+use crate::ops::recovery::{self, CommitBlockSynchronization};
 use crate::ops::truncate::{self, Truncate};
 use crate::ops::write::{self, AbandonBlock, BlockName, Complete, Fsync, WrittenFile};
 use crate::path::Path;
@@ -171,4 +173,23 @@ pub(super) fn concat(request: hdfs::ConcatRequestProto) -> Plan<hdfs::ConcatResp
         Ok(hdfs::ConcatResponseProto {})
     });
     Ok(plan.to(request.trg).showing_inode())
+}
+
+/// What the primary of a recovery came to.
+pub(super) fn commit_block_synchronization(
+    request: wire::CommitBlockSynchronizationRequestProto,
+) -> Plan<wire::CommitBlockSynchronizationResponseProto> {
+    let call = CommitBlockSynchronization {
+        block: block(request.block),
+        stamp: request.new_gen_stamp,
+        length: request.new_length,
+        close: request.close_file,
+        delete: request.delete_block,
+        storages: request.new_target_storages,
+    };
+    let plan = Planned::of_block(call.block.id, move |tx| {
+        recovery::commit_block_synchronization(tx, &call)?;
+        Ok(wire::CommitBlockSynchronizationResponseProto {})
+    });
+    Ok(plan.making(1))
 }

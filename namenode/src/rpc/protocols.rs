@@ -6,9 +6,9 @@ use trellis_proto::hdfs::nnha_status_heartbeat_proto::State;
 use trellis_proto::hdfs::{VersionRequestProto, VersionResponseProto, namenode};
 
 use super::call::Caller;
-use super::datanode;
 use super::plan::{check_superuser, methods};
 use super::service::Service;
+use super::{blocks, datanode};
 
 #[rustfmt::skip]
 methods! {
@@ -22,7 +22,7 @@ methods! {
     "errorReport" => answer(ERROR_REPORT, datanode::error_report);
     "versionRequest" => answer(VERSION_REQUEST, datanode::version_request);
     "reportBadBlocks" => task(REPORT_BAD_BLOCKS, datanode::report_bad_blocks);
-    "commitBlockSynchronization" => refuse(COMMIT_BLOCK_SYNCHRONIZATION, Retriable, "This namenode does not recover blocks yet; ask again later.");
+    "commitBlockSynchronization" => write(COMMIT_BLOCK_SYNCHRONIZATION, blocks::commit_block_synchronization);
 }
 
 #[rustfmt::skip]

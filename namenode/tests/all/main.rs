@@ -204,6 +204,7 @@ fn rpc_trials() -> Vec<Trial> {
         rpc::calls::who_calls,
         rpc::calls::broken_connections_end_alone,
         rpc::calls::commands_of_administrators,
+        rpc::datanodes::a_writer_waits_for_the_report,
         rpc::datanodes::who_may_not_register,
         rpc::datanodes::an_owner_dies,
         rpc::audit::what_it_says,

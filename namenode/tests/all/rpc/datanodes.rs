@@ -8,13 +8,16 @@ use trellis_metastore::schema::{
 use trellis_namenode::config::Config;
 use trellis_namenode::jobs::datanodes as job;
 use trellis_proto::exception::{Kind, RpcError};
+use trellis_proto::hdfs::client_namenode_protocol as client;
 use trellis_proto::hdfs::datanode as wire;
 use trellis_proto::hdfs::datanode::datanode_protocol_service as protocol;
 use trellis_proto::hdfs::datanode::received_deleted_block_info_proto::BlockStatus;
 use trellis_proto::hdfs::nnha_status_heartbeat_proto::State;
 use trellis_proto::hdfs::{
-    BlockProto, DatanodeIdProto, DatanodeStorageProto, ExportedBlockKeysProto, StorageInfoProto,
-    StorageReportProto, VersionRequestProto,
+    AddBlockRequestProto, BlockProto, CompleteRequestProto, CreateRequestProto, DatanodeIdProto,
+    DatanodeStorageProto, ExportedBlockKeysProto, ExtendedBlockProto, FsPermissionProto,
+    GetFileInfoRequestProto, RecoverLeaseRequestProto, StorageInfoProto, StorageReportProto,
+    VersionRequestProto,
 };
 
 use super::{Client, Limits, Served};
@@ -93,15 +96,15 @@ impl Fake {
     }
 
     async fn tell(&mut self, ordinal: u32, length: u64, status: BlockStatus) {
+        self.tell_of(block_id(FILE, ordinal), length, status).await;
+    }
+
+    async fn tell_of(&mut self, block_id: u64, length: u64, status: BlockStatus) {
         #[allow(deprecated)]
         let blocks = wire::StorageReceivedDeletedBlocksProto {
             storage_uuid: self.storages[0].clone(),
             blocks: vec![wire::ReceivedDeletedBlockInfoProto {
-                block: BlockProto {
-                    block_id: block_id(FILE, ordinal),
-                    gen_stamp: 1001,
-                    num_bytes: Some(length),
-                },
+                block: BlockProto { block_id, gen_stamp: 1001, num_bytes: Some(length) },
                 delete_hint: None,
                 status: status.into(),
             }],
@@ -299,4 +302,61 @@ async fn member(served: &Served, ids: &[u64]) {
         Ok(crate::support::Answer { yes: true })
     };
     served.namenode.write(crate::support::SUPERUSER, op).await.unwrap();
+}
+
+/// Creates a file and asks for its first block.
+async fn begin(writer: &mut Client, src: &str, call: i32) -> ExtendedBlockProto {
+    let request = CreateRequestProto {
+        src: src.into(),
+        masked: FsPermissionProto { perm: 0o644 },
+        client_name: "c1".into(),
+        create_flag: 1,
+        create_parent: true,
+        replication: 1,
+        block_size: 1 << 20,
+        ..CreateRequestProto::default()
+    };
+    writer.call(call, client::CREATE, request).await.unwrap();
+    let request = AddBlockRequestProto { src: src.into(), client_name: "c1".into(), ..Default::default() };
+    let block = writer.call(call + 1, client::ADD_BLOCK, request).await.unwrap().block;
+    assert_eq!((block.locs.len(), block.storage_i_ds.as_slice()), (1, &["DS-u1".to_owned()][..]));
+    assert_eq!(block.locs[0].location(), "/default-rack");
+    block.b
+}
+
+pub async fn a_writer_waits_for_the_report() {
+    let served = Served::fresh().await;
+    let mut fake = Fake::fresh(&served, "u1").await;
+    fake.beat(false).await;
+    let mut writer = served.client().await;
+    let block = begin(&mut writer, "/f", 1).await;
+    let last = Some(ExtendedBlockProto { num_bytes: Some(7), ..block.clone() });
+    let request =
+        CompleteRequestProto { src: "/f".into(), client_name: "c1".into(), last, ..Default::default() };
+    let frame = writer.frame(3, client::COMPLETE, &request);
+    writer.send(&frame).await;
+    fake.tell_of(block.block_id, 7, BlockStatus::Received).await;
+    // Answered before the report it would be false.
+    let answer = writer.answer().await.unwrap().decode(&client::COMPLETE).unwrap();
+    assert!(answer.result);
+
+    // Another file is recovered: its datanode says how long it is.
+    let block = begin(&mut writer, "/g", 4).await;
+    let recover = || RecoverLeaseRequestProto { src: "/g".into(), client_name: "c2".into() };
+    assert!(!writer.call(6, client::RECOVER_LEASE, recover()).await.unwrap().result);
+    let request = wire::CommitBlockSynchronizationRequestProto {
+        block,
+        new_gen_stamp: 1002,
+        new_length: 5,
+        close_file: true,
+        delete_block: false,
+        new_taragets: vec![fake.registration.datanode_id.clone()],
+        new_target_storages: fake.storages.clone(),
+    };
+    let call = fake.next();
+    fake.client.call(call, protocol::COMMIT_BLOCK_SYNCHRONIZATION, request).await.unwrap();
+    assert!(writer.call(7, client::RECOVER_LEASE, recover()).await.unwrap().result);
+    let request = GetFileInfoRequestProto { src: "/g".into() };
+    let status = writer.call(8, client::GET_FILE_INFO, request).await.unwrap().fs.unwrap();
+    assert_eq!(status.length, 5);
 }
