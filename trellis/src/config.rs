@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Deserialize;
 
-use crate::settings::{SETTINGS, Setting, Settings, check};
+use crate::settings::{self, Setting, Settings, datanode};
 
 /// Names in the environment that are options of commands: (name, meaning).
 pub const OPTION_VARIABLES: &[(&str, &str)] = &[
@@ -17,6 +17,7 @@ pub const OPTION_VARIABLES: &[(&str, &str)] = &[
     ("TRELLIS_STORE", "`up`, `namenode`, `store`, `admin status`: the store (`--store`)."),
     ("TRELLIS_NAMENODES", "`up`: how many namenodes (`--namenodes`)."),
     ("TRELLIS_DATANODES", "`up`: how many datanodes (`--datanodes`)."),
+    ("TRELLIS_DATANODE_DATA", "`datanode`: the folders (`--data`)."),
     ("TRELLIS_RPC_PORT", "`up`: RPC port of the first namenode (`--rpc-port`)."),
     ("TRELLIS_HTTP_PORT", "`up`: HTTP port of the first namenode (`--http-port`)."),
     ("TRELLIS_FS", "`fs`: the namenodes to ask (`--fs`)."),
@@ -32,10 +33,10 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Where to look for settings, on every command that has some.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Sources {
-    /// A TOML file with settings, in the tables [up] and [namenode] (docs/CONFIG.md lists them)
+    /// A TOML file with settings, in the tables [up], [namenode] and [datanode] (docs/CONFIG.md lists them)
     #[arg(long, value_name = "FILE", env = "TRELLIS_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Sets one setting of the namenodes, such as lease_soft=30s; may be repeated
+    /// Sets one setting, such as heartbeat=1s; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
 }
@@ -50,7 +51,29 @@ pub struct File {
     /// Settings of namenodes.
     #[serde(default)]
     namenode: BTreeMap<String, toml::Value>,
+    /// Settings of datanodes.
+    #[serde(default)]
+    datanode: BTreeMap<String, toml::Value>,
 }
+
+/// The settings of one kind of server: their names, and where they stand.
+struct Table<S: 'static> {
+    settings: &'static [Setting<S>],
+    /// In a file.
+    section: &'static str,
+    /// In the environment, before the name in capitals.
+    prefix: &'static str,
+    check: fn(&S) -> Result<(), String>,
+}
+
+const NAMENODE: Table<Settings> =
+    Table { settings: settings::SETTINGS, section: "namenode", prefix: "TRELLIS_", check: settings::check };
+const DATANODE: Table<datanode::Settings> = Table {
+    settings: datanode::SETTINGS,
+    section: "datanode",
+    prefix: "TRELLIS_DATANODE_",
+    check: datanode::check,
+};
 
 /// Options of `trellis up`, as in a file.
 #[derive(Debug, Default, Deserialize)]
@@ -82,36 +105,51 @@ impl Sources {
 
     /// Settings of a namenode from all three places.
     pub fn namenode(&self) -> Result<Settings> {
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-        });
-        self.merge(&self.file()?, environment)
+        let file = self.file()?;
+        self.merge(&NAMENODE, &file.namenode, environment())
     }
 
-    fn merge(&self, file: &File, environment: impl Iterator<Item = (String, String)>) -> Result<Settings> {
-        let mut settings = Settings::default();
+    /// Settings of a datanode from all three places.
+    pub fn datanode(&self) -> Result<datanode::Settings> {
+        let file = self.file()?;
+        self.merge(&DATANODE, &file.datanode, environment())
+    }
+
+    fn merge<S: Default>(
+        &self,
+        table: &Table<S>,
+        in_file: &BTreeMap<String, toml::Value>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<S> {
+        let mut settings = S::default();
         let from = self.config.as_deref().unwrap_or(Path::new(""));
-        for (name, value) in &file.namenode {
-            let setting = find(name).with_context(|| format!("in [namenode] of {}", from.display()))?;
+        for (name, value) in in_file {
+            let setting =
+                table.find(name).with_context(|| format!("in [{}] of {}", table.section, from.display()))?;
             let value = plain(value).with_context(|| format!("{name} in {}", from.display()))?;
             assign(&mut settings, setting, &value).with_context(|| format!("in {}", from.display()))?;
         }
         for (variable, value) in environment {
-            if let Some(setting) = of_variable(&variable)? {
+            if let Some(setting) = table.of_variable(&variable)? {
                 assign(&mut settings, setting, &value)
                     .with_context(|| format!("in the environment, {variable}"))?;
             }
         }
         for pair in &self.set {
             let Some((name, value)) = pair.split_once('=') else {
-                bail!("--set {pair}: give a name and a value, such as --set lease_soft=30s");
+                bail!("--set {pair}: give a name and a value, such as --set heartbeat=1s");
             };
-            let setting = find(name.trim()).with_context(|| format!("--set {pair}"))?;
+            let setting = table.find(name.trim()).with_context(|| format!("--set {pair}"))?;
             assign(&mut settings, setting, value.trim()).with_context(|| format!("--set {pair}"))?;
         }
-        check(&settings).map_err(|why| anyhow::anyhow!("settings that do not go together: {why}"))?;
+        (table.check)(&settings).map_err(|why| anyhow::anyhow!("settings that do not go together: {why}"))?;
         Ok(settings)
     }
+}
+
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
 }
 
 /// A file's text; refused when it is too long to be one of settings, as a device is.
@@ -129,28 +167,51 @@ fn parse(text: &str) -> Result<File> {
     Ok(toml::from_str(text)?)
 }
 
-fn find(name: &str) -> Result<&'static Setting> {
-    match SETTINGS.iter().find(|setting| setting.name == name) {
-        Some(setting) => Ok(setting),
-        None => bail!("there is no setting {name:?}{}; docs/CONFIG.md lists them all", nearest(name)),
+impl<S> Table<S> {
+    fn find(&self, name: &str) -> Result<&'static Setting<S>> {
+        match self.settings.iter().find(|setting| setting.name == name) {
+            Some(setting) => Ok(setting),
+            None => {
+                bail!("there is no setting {name:?}{}; docs/CONFIG.md lists them all", self.nearest(name))
+            }
+        }
+    }
+
+    /// The setting that a variable of the environment sets; none when it is not ours, an option's, or another table's.
+    fn of_variable(&self, variable: &str) -> Result<Option<&'static Setting<S>>> {
+        let own = variable.strip_prefix(self.prefix);
+        if !variable.starts_with(PREFIX) || is_no_setting(variable) {
+            return Ok(None);
+        }
+        // The datanode's prefix begins with the namenode's.
+        if variable.starts_with(DATANODE.prefix) != (self.prefix == DATANODE.prefix) {
+            return Ok(None);
+        }
+        let name = own.unwrap_or_default().to_ascii_lowercase();
+        self.find(&name)
+            .map(Some)
+            .with_context(|| format!("the environment has {variable}: unset it, or correct its name"))
+    }
+
+    /// ", did you mean …" for a name that shares most of its letters with a known one.
+    fn nearest(&self, name: &str) -> String {
+        let score = |other: &str| {
+            let head = name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+            let tail = name.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
+            head + tail
+        };
+        match self.settings.iter().map(|setting| (score(setting.name), setting.name)).max() {
+            Some((shared, best)) if shared * 2 >= best.len() => format!(", did you mean {best}"),
+            _ => String::new(),
+        }
     }
 }
 
-/// The setting that a variable of the environment sets; none when it is not ours, or an option's.
-fn of_variable(variable: &str) -> Result<Option<&'static Setting>> {
-    let known = |name: &&str| *name == variable;
+/// Whether a variable of ours is an option's, or a test's.
+fn is_no_setting(variable: &str) -> bool {
     let options = OPTION_VARIABLES.iter().map(|(name, _)| *name);
-    match variable.strip_prefix(PREFIX) {
-        None => Ok(None),
-        Some(_) if options.chain(TEST_VARIABLES.iter().copied()).any(|name| known(&name)) => Ok(None),
-        Some(_) if variable.starts_with(TEST_PREFIX) => Ok(None),
-        Some(rest) => {
-            let name = rest.to_ascii_lowercase();
-            find(&name)
-                .map(Some)
-                .with_context(|| format!("the environment has {variable}: unset it, or correct its name"))
-        }
-    }
+    options.chain(TEST_VARIABLES.iter().copied()).any(|name| name == variable)
+        || variable.starts_with(TEST_PREFIX)
 }
 
 fn plain(value: &toml::Value) -> Result<String> {
@@ -161,21 +222,8 @@ fn plain(value: &toml::Value) -> Result<String> {
     })
 }
 
-fn assign(settings: &mut Settings, setting: &Setting, text: &str) -> Result<()> {
+fn assign<S>(settings: &mut S, setting: &Setting<S>, text: &str) -> Result<()> {
     (setting.set)(settings, text).map_err(|why| anyhow::anyhow!("{}: {why}", setting.name))
-}
-
-/// ", did you mean …" for a name that shares most of its letters with a known one.
-fn nearest(name: &str) -> String {
-    let score = |other: &str| {
-        let head = name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
-        let tail = name.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
-        head + tail
-    };
-    match SETTINGS.iter().map(|setting| (score(setting.name), setting.name)).max() {
-        Some((shared, best)) if shared * 2 >= best.len() => format!(", did you mean {best}"),
-        _ => String::new(),
-    }
 }
 
 #[cfg(test)]
@@ -199,7 +247,8 @@ mod tests {
             parse("[namenode]\nlease_soft = '1s'\nlease_check = '1s'\nreplication = 1\nheartbeat = '100ms'")
                 .unwrap();
         let environment = env(&[("TRELLIS_LEASE_SOFT", "2s"), ("TRELLIS_LEASE_CHECK", "2s"), ("PATH", "x")]);
-        let config = sources(&["lease_soft=3s"]).merge(&file, environment).unwrap().config;
+        let config =
+            sources(&["lease_soft=3s"]).merge(&NAMENODE, &file.namenode, environment).unwrap().config;
         assert_eq!(config.lease_soft, Duration::from_secs(3));
         assert_eq!(config.lease_check, Duration::from_secs(2));
         assert_eq!((config.replication, config.heartbeat), (1, Duration::from_millis(100)));
@@ -208,27 +257,40 @@ mod tests {
     #[test]
     fn unknown_names_are_errors_everywhere() {
         let file = File::default();
-        let flag = sources(&["lease_sofd=3s"]).merge(&file, env(&[])).unwrap_err();
+        let flag = sources(&["lease_sofd=3s"]).merge(&NAMENODE, &file.namenode, env(&[])).unwrap_err();
         assert!(format!("{flag:#}").contains("did you mean lease_soft"), "{flag:#}");
-        let variable = sources(&[]).merge(&file, env(&[("TRELLIS_LEASE_SOFD", "1s")])).unwrap_err();
+        let variable =
+            sources(&[]).merge(&NAMENODE, &file.namenode, env(&[("TRELLIS_LEASE_SOFD", "1s")])).unwrap_err();
         assert!(format!("{variable:#}").contains("TRELLIS_LEASE_SOFD"), "{variable:#}");
         assert!(parse("[up]\nport = 1").is_err());
         assert!(parse("[nodes]\n").is_err());
-        let in_file = sources(&[]).merge(&parse("[namenode]\nx = 1").unwrap(), env(&[]));
+        let in_file = sources(&[]).merge(&NAMENODE, &parse("[namenode]\nx = 1").unwrap().namenode, env(&[]));
         assert!(format!("{:#}", in_file.unwrap_err()).contains("\"x\""));
     }
 
     #[test]
     fn variables_of_options_and_tests_are_no_settings() {
         let environment = env(&[("TRELLIS_STORE", "mem:"), ("TRELLIS_BIN", "x"), ("TRELLIS_TEST_SEED", "1")]);
-        sources(&[]).merge(&File::default(), environment).unwrap();
+        sources(&[]).merge(&NAMENODE, &BTreeMap::new(), environment).unwrap();
+    }
+
+    #[test]
+    fn a_datanodes_variables_have_a_longer_prefix() {
+        let variables = [("TRELLIS_DATANODE_HEARTBEAT", "1s"), ("TRELLIS_HEARTBEAT", "300ms")];
+        let namenode = sources(&[]).merge(&NAMENODE, &BTreeMap::new(), env(&variables)).unwrap();
+        assert_eq!(namenode.config.heartbeat, Duration::from_millis(300));
+        let datanode = sources(&[]).merge(&DATANODE, &BTreeMap::new(), env(&variables)).unwrap();
+        assert_eq!(datanode.config.heartbeat, Duration::from_secs(1));
+        let wrong = env(&[("TRELLIS_DATANODE_HEARTBEET", "1s")]);
+        let error = sources(&[]).merge(&DATANODE, &BTreeMap::new(), wrong).map(drop).unwrap_err();
+        assert!(format!("{error:#}").contains("did you mean heartbeat"), "{error:#}");
     }
 
     #[test]
     fn wrong_values_say_which_setting_and_what_to_give() {
-        let error = sources(&["call_age=60"]).merge(&File::default(), env(&[])).unwrap_err();
+        let error = sources(&["call_age=60"]).merge(&NAMENODE, &BTreeMap::new(), env(&[])).unwrap_err();
         let text = format!("{error:#}");
         assert!(text.contains("call_age") && text.contains("such as 30s"), "{text}");
-        assert!(sources(&["call_age"]).merge(&File::default(), env(&[])).is_err());
+        assert!(sources(&["call_age"]).merge(&NAMENODE, &BTreeMap::new(), env(&[])).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::config::OPTION_VARIABLES;
-use crate::settings::{SETTINGS, Settings};
+use crate::settings::{SETTINGS, Setting, Settings, datanode};
 
 const HEAD: &str = "\
 # Settings
@@ -41,19 +41,34 @@ such a file, with the values that its own flags, environment and file give.
 |---|---|---|---|---|
 ";
 
+const DATANODE: &str = "
+## Settings of a datanode
+
+Given as `--set NAME=VALUE` to `datanode`, as `TRELLIS_DATANODE_NAME` with the name in capitals, or in the table
+`[datanode]` of the file.
+
+| setting | default | form | stock's name | meaning |
+|---|---|---|---|---|
+";
+
 fn config_md() -> String {
     let mut text = HEAD.to_owned();
     for (name, help) in OPTION_VARIABLES {
         let _ = writeln!(text, "| `{name}` | {help} |");
     }
     text.push_str(NAMENODE);
-    let default = Settings::default();
-    for s in SETTINGS {
+    put_table(&mut text, SETTINGS, &Settings::default());
+    text.push_str(DATANODE);
+    put_table(&mut text, datanode::SETTINGS, &datanode::Settings::default());
+    text
+}
+
+fn put_table<S>(text: &mut String, settings: &[Setting<S>], default: &S) {
+    for s in settings {
         let stock = if s.stock.is_empty() { String::new() } else { format!("`{}`", s.stock) };
         let _ =
-            writeln!(text, "| `{}` | `{}` | {} | {stock} | {} |", s.name, (s.show)(&default), s.form, s.help);
+            writeln!(text, "| `{}` | `{}` | {} | {stock} | {} |", s.name, (s.show)(default), s.form, s.help);
     }
-    text
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The one binary.
 //!
 //! - [`up`]: a whole cluster in the foreground: starts namenodes as child processes and tends them
-//! - [`namenode`]: one namenode
+//! - [`namenode`], [`datanode`]: one namenode, one datanode
 //! - [`store`]: init, check, dump
 //! - [`fs`]: verbs on names, as `hdfs dfs` has them
 //! - [`admin`]: status, client-config, settings
@@ -10,6 +10,7 @@
 
 mod admin;
 mod config;
+mod datanode;
 #[cfg(test)]
 mod docs;
 mod fs;
@@ -50,6 +51,8 @@ enum Command {
     Up(up::Args),
     /// Runs one namenode
     Namenode(namenode::Args),
+    /// Runs one datanode
+    Datanode(datanode::Args),
     /// Makes, checks or shows a store
     #[command(subcommand)]
     Store(store::Command),
@@ -75,6 +78,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Up(args) => up::run(args),
         Command::Namenode(args) => namenode::run(args),
+        Command::Datanode(args) => datanode::run(args),
         Command::Store(command) => one_thread()?.block_on(store::run(command)),
         Command::Fs(args) => one_thread()?.block_on(fs::run(args)),
         Command::Admin(command) => one_thread()?.block_on(admin::run(command)),

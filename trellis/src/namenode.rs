@@ -100,7 +100,7 @@ async fn serve(options: Options) -> Result<ExitCode> {
 }
 
 /// Ends this process when its parent ends, however that happens.
-fn end_with(parent: i32) -> Result<()> {
+pub fn end_with(parent: i32) -> Result<()> {
     set_pdeathsig(signal::Signal::SIGKILL).context("cannot tie this process to its parent")?;
     // It may have ended before that took effect.
     if getppid().as_raw() != parent {
@@ -109,7 +109,8 @@ fn end_with(parent: i32) -> Result<()> {
     Ok(())
 }
 
-fn resolve(option: &str, address: &str) -> Result<SocketAddr> {
+/// The address that an option names.
+pub fn resolve(option: &str, address: &str) -> Result<SocketAddr> {
     let mut found = address
         .to_socket_addrs()
         .with_context(|| format!("{option} {address}: give HOST:PORT of an address of this machine"))?;

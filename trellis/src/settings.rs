@@ -1,7 +1,10 @@
-//! THE table of a namenode's settings: name, stock's name, meaning. `docs/CONFIG.md` is generated from it.
+//! THE tables of settings, a namenode's here and a datanode's in [`datanode`]: name, stock's name, meaning.
+//! `docs/CONFIG.md` is generated from them.
 //!
 //! A setting is the field with the same name of one of the parts of [`Settings`]. A field without a line here does not
 //! compile.
+
+pub mod datanode;
 
 use std::time::Duration;
 
@@ -17,8 +20,8 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// One setting.
-pub struct Setting {
+/// One setting of those in `S`.
+pub struct Setting<S = Settings> {
     /// Its name: in the file, after `--set`, and in capitals after `TRELLIS_` in the environment.
     pub name: &'static str,
     /// What stock HDFS calls it; empty when it has none.
@@ -28,19 +31,19 @@ pub struct Setting {
     /// What a value looks like.
     pub form: &'static str,
     /// Sets it from a text.
-    pub set: fn(&mut Settings, &str) -> Result<(), String>,
+    pub set: fn(&mut S, &str) -> Result<(), String>,
     /// Its value as a text that `set` takes.
-    pub show: fn(&Settings) -> String,
+    pub show: fn(&S) -> String,
 }
 
 macro_rules! settings {
-    ($($part:ident: $type:ident { $($name:ident, $stock:literal, $help:literal;)* })*) => {
+    ($settings:ident: $($part:ident: $type:ident { $($name:ident, $stock:literal, $help:literal;)* })*) => {
         /// All settings, in the order of their structs.
-        pub const SETTINGS: &[Setting] = &[$($(Setting {
+        pub const SETTINGS: &[Setting<$settings>] = &[$($(Setting {
             name: stringify!($name),
             stock: $stock,
             help: $help,
-            form: form_of(|settings| &settings.$part.$name),
+            form: form_of(|settings: &$settings| &settings.$part.$name),
             set: |settings, text| {
                 settings.$part.$name = Value::parse(text)?;
                 Ok(())
@@ -54,8 +57,9 @@ macro_rules! settings {
         };)*
     };
 }
+use settings;
 
-settings! {
+settings! { Settings:
     config: Config {
         max_component_bytes, "dfs.namenode.fs-limits.max-component-length", "Longest name in bytes.";
         max_directory_items, "dfs.namenode.fs-limits.max-directory-items", "Most children of a directory.";
@@ -119,7 +123,7 @@ trait Value: Sized {
     fn show(&self) -> String;
 }
 
-const fn form_of<T: Value>(_: fn(&Settings) -> &T) -> &'static str {
+const fn form_of<S, T: Value>(_: fn(&S) -> &T) -> &'static str {
     T::FORM
 }
 

@@ -1,4 +1,16 @@
-//! Integration tests of the datanode, by part.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! A datanode in this process: in front of it a client that speaks the wire by hand, behind it namenodes that do as
+//! the test says.
 
-mod store;
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod actors;
+
+mod copies;
+mod failures;
+mod garbage;
+mod namenode;
+mod peer;
+mod reads;
+mod recovery;
+mod support;
+mod writes;

@@ -1,0 +1,195 @@
+//! A part of a replica on its way out: packets, whose data the kernel takes from the file by itself.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use nix::sys::sendfile::sendfile;
+use nix::sys::socket::{MsgFlags, send};
+use trellis_proto::checksum::{Checksum, ChecksumType};
+use trellis_proto::data_transfer::put_packet_head;
+use trellis_proto::hdfs::{PacketHeaderProto, ReadOpChecksumInfoProto};
+
+use super::fault::Fault;
+use super::peer::{Peer, invalid};
+use super::throttle::Throttle;
+use crate::shared::Shared;
+use crate::store::{Block, ReplicaReader, ReplicaState};
+
+/// Data of a packet, at most, unless one chunk is larger.
+const PACKET_DATA: usize = 512 << 10;
+/// Data up to this size goes through a buffer, in one write with all that surrounds it.
+const COPIED: usize = 32 << 10;
+/// How a sender that sends no sums says so.
+const NO_SUMS_CHUNK: u32 = 512;
+/// How often and how long a reader waits for bytes that a writer is about to write.
+const WAITS: usize = 30;
+const WAIT: Duration = Duration::from_millis(100);
+
+/// What of a replica is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// The first byte.
+    pub(crate) offset: u64,
+    /// None: all that is there.
+    pub(crate) len: Option<u64>,
+}
+
+/// A range of a replica, rounded to chunks.
+pub(crate) struct Outgoing {
+    reader: Box<dyn ReplicaReader>,
+    /// As it is told to the receiver.
+    checksum: Checksum,
+    /// A chunk's start.
+    start: u64,
+    /// A chunk's end, or the replica's.
+    end: u64,
+}
+
+impl Outgoing {
+    /// Opens a replica; one that is being written is waited for a short time.
+    pub(crate) fn open(
+        shared: &Shared,
+        block: Block,
+        range: Range,
+        with_sums: bool,
+    ) -> Result<Outgoing, Fault> {
+        let wanted = range.offset.saturating_add(range.len.unwrap_or(0));
+        let mut reader = shared.store.read(block)?;
+        for _ in 0..WAITS {
+            let replica = reader.replica();
+            if replica.state != ReplicaState::Rbw || replica.len >= wanted {
+                break;
+            }
+            thread::sleep(WAIT);
+            reader = shared.store.read(block)?;
+        }
+        let have = reader.replica().len;
+        if wanted > have {
+            let Range { offset, len } = range;
+            let why = format!(
+                " Offset {offset} and length {} don't match block {block} ( blockLen {have} )",
+                len.unwrap_or(0)
+            );
+            return Err(invalid(why).into());
+        }
+        let on_disk = reader.checksum();
+        let checksum = match with_sums {
+            true => on_disk,
+            false => Checksum::new(ChecksumType::Null, NO_SUMS_CHUNK).map_err(Fault::Checksum)?,
+        };
+        let chunk = u64::from(checksum.bytes_per_checksum());
+        let end = match range.len {
+            Some(_) => wanted.checked_next_multiple_of(chunk).unwrap_or(have).min(have),
+            None => have,
+        };
+        Ok(Outgoing { reader, checksum, start: checksum.chunk_start(range.offset), end })
+    }
+
+    /// What the receiver is told beforehand.
+    pub(crate) fn checksum_info(&self) -> ReadOpChecksumInfoProto {
+        ReadOpChecksumInfoProto { checksum: self.checksum.to_proto(), chunk_offset: self.start }
+    }
+
+    /// How it is cut into chunks.
+    pub(crate) fn checksum(&self) -> Checksum {
+        self.checksum
+    }
+
+    /// Sends all packets, the empty last one included; `before` goes out in front of the first. Returns bytes of data.
+    pub(crate) fn send(
+        mut self,
+        peer: &Peer,
+        before: BytesMut,
+        throttle: Option<&Throttle>,
+    ) -> Result<u64, Fault> {
+        let chunk = self.checksum.bytes_per_checksum() as usize;
+        let most = (PACKET_DATA / chunk).max(1) * chunk;
+        let (mut at, mut seqno, mut out) = (self.start, 0, before);
+        while at < self.end {
+            let len = usize::try_from(self.end - at).unwrap_or(most).min(most);
+            self.put_head(&mut out, at, seqno, len)?;
+            if len <= COPIED {
+                let start = out.len();
+                out.resize(start + len, 0);
+                self.reader.read(at, out.get_mut(start..).unwrap_or_default())?;
+            } else {
+                send_more(peer, &out)?;
+                out.clear();
+                self.send_file(peer, at, len)?;
+            }
+            at += len as u64;
+            seqno += 1;
+            if let Some(throttle) = throttle {
+                throttle.take(len);
+            }
+        }
+        put_packet_head(&mut out, &head(at, seqno, 0), 0, 0).map_err(invalid)?;
+        peer.send(&out)?;
+        Ok(at - self.start)
+    }
+
+    /// Appends header and sums.
+    fn put_head(&mut self, out: &mut BytesMut, at: u64, seqno: i64, len: usize) -> Result<(), Fault> {
+        let sums = self.checksum.sums_len(len);
+        put_packet_head(out, &head(at, seqno, len), sums, len).map_err(invalid)?;
+        if sums > 0 {
+            let start = out.len();
+            out.put_bytes(0, sums);
+            self.reader.read_sums(at, out.get_mut(start..).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Has the kernel send a part of the file.
+    fn send_file(&self, peer: &Peer, at: u64, len: usize) -> io::Result<()> {
+        let mut offset = i64::try_from(at).map_err(invalid)?;
+        let mut left = len;
+        while left > 0 {
+            match sendfile(peer.stream(), self.reader.file(), Some(&mut offset), left) {
+                Ok(0) => {
+                    let why = format!("the file of {} ends early", self.reader.replica().block);
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+                }
+                Ok(sent) => left -= sent.min(left),
+                Err(errno) => again(errno)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn head(at: u64, seqno: i64, len: usize) -> PacketHeaderProto {
+    PacketHeaderProto {
+        offset_in_block: at as i64,
+        seqno,
+        last_packet_in_block: len == 0,
+        data_len: len as i32,
+        sync_block: None,
+    }
+}
+
+/// Sends what data follows at once.
+fn send_more(peer: &Peer, mut bytes: &[u8]) -> io::Result<()> {
+    let flags = MsgFlags::from_bits_retain(nix::libc::MSG_MORE) | MsgFlags::MSG_NOSIGNAL;
+    while !bytes.is_empty() {
+        match send(peer.stream().as_raw_fd(), bytes, flags) {
+            Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
+            Err(errno) => again(errno)?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether to try again.
+fn again(errno: nix::errno::Errno) -> io::Result<()> {
+    match errno {
+        nix::errno::Errno::EINTR => Ok(()),
+        nix::errno::Errno::EAGAIN => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not take what was sent for too long"))
+        }
+        errno => Err(errno.into()),
+    }
+}

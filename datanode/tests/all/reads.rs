@@ -1,0 +1,162 @@
+//! Reads, block checksums, what is not supported.
+
+use trellis_proto::data_transfer::Op;
+use trellis_proto::hdfs::*;
+
+use crate::namenode::{Namenode, POOL};
+use crate::peer::{Peer, block, header, write_op};
+use crate::support::{Node, blocking, bytes, config};
+
+#[tokio::test]
+async fn the_exchange_that_was_recorded_from_a_stock_datanode() {
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, config()).await;
+    let address = node.datanode.data;
+    blocking(move || {
+        Peer::write_block(address, &write_op(1, 5000, &[]), &[0; 3000]);
+        let mut peer = Peer::connect(address);
+        let answer = peer.read(block(1, 5000, 3000), 600, 1000);
+        let info = answer.read_op_checksum_info.unwrap();
+        assert_eq!((answer.status(), info.chunk_offset), (Status::Success, 512));
+        assert_eq!(info.checksum.r#type(), ChecksumTypeProto::ChecksumCrc32c);
+        assert_eq!(info.checksum.bytes_per_checksum, 512);
+        let packet = peer.take_packet().unwrap();
+        assert_eq!((packet.header.offset_in_block, packet.header.seqno, packet.data.len()), (512, 0, 1536));
+        assert_eq!(packet.checksums.len(), 12);
+        let last = peer.take_packet().unwrap();
+        assert_eq!((last.header.offset_in_block, last.header.seqno), (2048, 1));
+        assert!(last.header.last_packet_in_block && last.data.is_empty());
+        peer.message(&ClientReadStatusProto { status: Status::ChecksumOk.into() });
+
+        let base_header = header(block(1, 5000, 3000), "").base_header;
+        peer.op(Op::BlockChecksum, &OpBlockChecksumProto { header: base_header, block_checksum_options: None });
+        let sum = peer.answer::<BlockOpResponseProto>().checksum_response.unwrap();
+        assert_eq!((sum.bytes_per_crc, sum.crc_per_block), (512, 6));
+        let md5: [u8; 16] = sum.block_checksum[..].try_into().unwrap();
+        assert_eq!(u128::from_be_bytes(md5), 0x8896_7485_424e_37c2_e96f_65cf_891c_d5dd);
+        assert_eq!(sum.crc_type(), ChecksumTypeProto::ChecksumCrc32c);
+        let options = sum.block_checksum_options.unwrap();
+        assert_eq!((options.block_checksum_type(), options.stripe_length), (BlockChecksumTypeProto::Md5crc, Some(0)));
+
+        let mut peer = Peer::connect(address);
+        let answer = peer.read(block(424_242, 5000, 10), 0, 10);
+        assert_eq!(answer.status(), Status::Error);
+        let text = format!(
+            "opReadBlock {POOL}:blk_424242_5000 received exception \
+             org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException: Replica not found for \
+             {POOL}:blk_424242_5000. The block may have been removed recently by the balancer or by intentionally \
+             reducing the replication factor. This condition is usually harmless. To be certain, please check the \
+             preceding datanode log messages for signs of a more serious issue."
+        );
+        assert_eq!(answer.message(), text);
+        let mut peer = Peer::connect(address);
+        peer.send(b"\0\x1b\x51\0").unwrap();
+        assert!(peer.is_closed(), "another version");
+    })
+    .await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn ranges_with_and_without_sums() {
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, config()).await;
+    let (address, data) = (node.datanode.data, bytes(3_000_001));
+    blocking(move || {
+        Peer::write_block(address, &write_op(1, 7, &[]), &data);
+        let len = data.len();
+        let mut peer = Peer::connect(address);
+        for (offset, want) in [
+            (0, len),
+            (0, 0),
+            (len, 0),
+            (len - 1, 1),
+            (513, 1),
+            (1_000_000, 700_000),
+            (511, 1026),
+            (len - 40_000, 40_000),
+        ] {
+            let answer = peer.read(block(1, 7, len as u64), offset as u64, want as u64);
+            assert_eq!(answer.status(), Status::Success, "{offset} {want}: {answer:?}");
+            let (start, found) = peer.read_data();
+            let skip = if found.is_empty() { 0 } else { offset - start as usize };
+            assert!(found[skip..][..want] == data[offset..offset + want], "{offset} {want}");
+            assert!(found.len() < want + 2 * 512, "{offset} {want}: {}", found.len());
+        }
+        let plain = OpReadBlockProto {
+            header: header(block(1, 7, len as u64), "test"),
+            offset: 100,
+            len: 5000,
+            send_checksums: Some(false),
+            ..Default::default()
+        };
+        peer.op(Op::ReadBlock, &plain);
+        let info = peer.answer::<BlockOpResponseProto>().read_op_checksum_info.unwrap();
+        assert_eq!(info.checksum.r#type(), ChecksumTypeProto::ChecksumNull);
+        let packet = peer.take_packet().unwrap();
+        assert!(packet.checksums.is_empty() && packet.data[100..5100] == data[100..5100]);
+
+        let mut peer = Peer::connect(address);
+        let answer = peer.read(block(1, 7, 0), len as u64, 1);
+        assert!(answer.message().contains("don't match block"), "{answer:?}");
+        let mut peer = Peer::connect(address);
+        assert_eq!(peer.read(block(1, 8, 0), 0, 1).status(), Status::Error, "a stamp that is not here yet");
+    })
+    .await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn checksums_of_a_part_and_of_the_whole() {
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, config()).await;
+    let (address, data) = (node.datanode.data, bytes(100_000));
+    blocking(move || {
+        Peer::write_block(address, &write_op(1, 7, &[]), &data);
+        Peer::write_block(address, &write_op(2, 7, &[]), &data[..70_001]);
+        let mut peer = Peer::connect(address);
+        let mut sum = |id, len, kind: BlockChecksumTypeProto| {
+            let options =
+                BlockChecksumOptionsProto { block_checksum_type: Some(kind.into()), stripe_length: None };
+            let op = OpBlockChecksumProto {
+                header: header(block(id, 7, len), "").base_header,
+                block_checksum_options: Some(options),
+            };
+            peer.op(Op::BlockChecksum, &op);
+            peer.answer::<BlockOpResponseProto>().checksum_response.unwrap()
+        };
+        for kind in [BlockChecksumTypeProto::Md5crc, BlockChecksumTypeProto::CompositeCrc] {
+            let (part, whole) = (sum(1, 70_001, kind), sum(2, 70_001, kind));
+            assert_eq!(part, whole);
+            assert_ne!(sum(1, 100_000, kind).block_checksum, whole.block_checksum);
+        }
+        let crc = sum(1, 100_000, BlockChecksumTypeProto::CompositeCrc);
+        let whole = trellis_proto::checksum::ChecksumType::Crc32C.sum(&data);
+        assert_eq!(crc.block_checksum[..], whole.to_be_bytes());
+    })
+    .await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn short_circuit_is_not_supported_and_says_so() {
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, config()).await;
+    let address = node.datanode.data;
+    blocking(move || {
+        let mut peer = Peer::connect(address);
+        let op = OpRequestShortCircuitAccessProto {
+            header: header(block(1, 7, 0), "").base_header,
+            max_version: 1,
+            ..Default::default()
+        };
+        peer.op(Op::RequestShortCircuitFds, &op);
+        assert_eq!(peer.answer::<BlockOpResponseProto>().status(), Status::ErrorUnsupported);
+        let mut peer = Peer::connect(address);
+        let op = ShortCircuitShmRequestProto { client_name: "x".to_owned(), trace_info: None };
+        peer.op(Op::RequestShortCircuitShm, &op);
+        assert_eq!(peer.answer::<ShortCircuitShmResponseProto>().status(), Status::ErrorUnsupported);
+    })
+    .await;
+    node.stop().await;
+}
