@@ -19,11 +19,16 @@ use crate::hadoop::{stdout_of, tail};
 const LIMIT: Duration = Duration::from_secs(60);
 const READY: &str = "trellis ready: ";
 
+/// Whether `trellis up` has datanodes. While it has none, tests with data run against the stock kind only.
+pub const HAS_DATANODES: bool = false;
+
 /// How to start a cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Namenodes on the one store.
     pub namenodes: usize,
+    /// Datanodes.
+    pub datanodes: usize,
     /// The data folder; without one a temporary folder, removed at the end.
     pub data: Option<PathBuf>,
     /// More arguments for `trellis up`.
@@ -32,7 +37,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { namenodes: 1, data: None, arguments: Vec::new() }
+        Options { namenodes: 1, datanodes: 0, data: None, arguments: Vec::new() }
     }
 }
 
@@ -60,6 +65,8 @@ impl Cluster {
                 "0",
                 "--namenodes",
                 &options.namenodes.to_string(),
+                "--datanodes",
+                &options.datanodes.to_string(),
                 "--data",
             ])
             .arg(&data)
@@ -91,7 +98,16 @@ impl Cluster {
 
     /// The process of namenode `index` (from 0), as it stands in its pid file.
     pub fn namenode_pid(&self, index: usize) -> Result<Pid> {
-        let path = self.data.join(format!("run/namenode-{index}.pid"));
+        self.pid(&format!("namenode-{index}"))
+    }
+
+    /// Where datanode `index` keeps its blocks, somewhere below.
+    pub fn datanode_data(&self, index: usize) -> PathBuf {
+        self.data.join(format!("datanode-{index}"))
+    }
+
+    fn pid(&self, name: &str) -> Result<Pid> {
+        let path = self.data.join(format!("run/{name}.pid"));
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         Ok(Pid::from_raw(text.trim().parse().with_context(|| format!("{} holds no pid", path.display()))?))
     }
@@ -115,9 +131,18 @@ impl Cluster {
 
     /// Waits until namenode `index` has a process: one that died is started again only after a pause.
     pub fn wait_for_namenode(&self, index: usize) -> Result<Pid> {
+        self.wait_for(&format!("namenode-{index}"))
+    }
+
+    /// Waits until datanode `index` has a process.
+    pub fn wait_for_datanode(&self, index: usize) -> Result<Pid> {
+        self.wait_for(&format!("datanode-{index}"))
+    }
+
+    fn wait_for(&self, name: &str) -> Result<Pid> {
         let deadline = Instant::now() + LIMIT;
         loop {
-            match self.namenode_pid(index) {
+            match self.pid(name) {
                 Ok(pid) => return Ok(pid),
                 Err(error) if Instant::now() > deadline => return Err(error),
                 Err(_) => sleep(Duration::from_millis(20)),

@@ -85,6 +85,22 @@ impl Hadoop {
     }
 }
 
+/// name=value settings of one nameservice of all these namenodes, which is then the default file system as well.
+pub fn nameservice(addresses: &[String]) -> Vec<String> {
+    let ids: Vec<String> = (0..addresses.len()).map(|index| format!("n{index}")).collect();
+    let mut all = vec![
+        "fs.defaultFS=hdfs://ns".to_owned(),
+        "dfs.nameservices=ns".to_owned(),
+        format!("dfs.ha.namenodes.ns={}", ids.join(",")),
+        "dfs.client.failover.proxy.provider.ns=\
+         org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+            .to_owned(),
+    ];
+    let one = |(id, address)| format!("dfs.namenode.rpc-address.ns.{id}={address}");
+    all.extend(ids.iter().zip(addresses).map(one));
+    all
+}
+
 /// What a program printed; an error with the end of its stderr when it failed.
 pub fn stdout_of(name: &str, output: &Output) -> Result<String> {
     if !output.status.success() {

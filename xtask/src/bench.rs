@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements, each written into its section of docs/BENCHMARKS.md.
 //!
-//! The measuring itself is a program in `e2e/src/bin/` that prints its section: `nnbench` against stock, `grouping`
-//! alone. One that ends with a failure leaves the page as it is.
+//! The measuring itself is a program in `e2e/src/bin/` that prints its section: `nnbench` and `bytes` against stock,
+//! `grouping` alone. One that ends with a failure leaves the page as it is.
 
 use std::fs;
 use std::path::PathBuf;
@@ -34,6 +34,14 @@ Example:
 
 Fails when a bound does not hold. The machine should do nothing else meanwhile.")]
     Grouping(Grouping),
+    /// Files with data: put, get, small files, block reports, against the stock NameNode and DataNode and Trellis in turn
+    #[command(after_help = "\
+Example:
+  cargo xtask bench bytes                          measures and writes docs/BENCHMARKS.md
+  cargo xtask bench bytes --megabytes 128 --dry    a short look
+
+Needs Java 17 and Maven. Fails when a bound does not hold. The machine should do nothing else meanwhile.")]
+    Bytes(Bytes),
 }
 
 /// Options of `cargo xtask bench nnbench`.
@@ -58,11 +66,23 @@ pub struct Grouping {
     dry: bool,
 }
 
+/// Options of `cargo xtask bench bytes`.
+#[derive(clap::Args)]
+pub struct Bytes {
+    /// Size of the file that is put and got
+    #[arg(long, default_value_t = 1024)]
+    megabytes: u32,
+    /// Prints only, leaves docs/BENCHMARKS.md alone
+    #[arg(long)]
+    dry: bool,
+}
+
 /// Runs a measurement.
 pub fn run(command: Command) -> Result<ExitCode> {
     let (name, size, dry) = match command {
         Command::Nnbench(args) => ("nnbench", args.number, args.dry),
         Command::Grouping(args) => ("grouping", args.seconds, args.dry),
+        Command::Bytes(args) => ("bytes", args.megabytes, args.dry),
     };
     let server = server()?;
     let mut measure = cargo();
@@ -134,7 +154,7 @@ mod tests {
         assert_eq!(replaced(page, "b", "new\n").unwrap(), expected);
         assert!(replaced(page, "c", "new\n").is_err());
         let page = fs::read_to_string(root().join(PAGE)).unwrap();
-        for name in ["nnbench", "grouping"] {
+        for name in ["nnbench", "grouping", "bytes"] {
             assert!(replaced(&page, name, "").is_ok(), "{name}");
         }
     }

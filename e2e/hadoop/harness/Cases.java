@@ -12,7 +12,9 @@ import java.util.concurrent.Future;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.crypto.CryptoProtocolVersion;
 import org.apache.hadoop.fs.CreateFlag;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.protocol.ClientProtocol;
 import org.apache.hadoop.hdfs.protocol.DirectoryListing;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants;
@@ -50,6 +52,15 @@ abstract class Cases {
     return next(first);
   }
 
+  /** A new client of the next namenode, with a lease of its own. */
+  DistributedFileSystem client() throws Exception {
+    return (DistributedFileSystem) FileSystem.newInstance(namenodes.get(turn++ % namenodes.size()), conf);
+  }
+
+  static CryptoProtocolVersion[] versions() {
+    return CryptoProtocolVersion.supported();
+  }
+
   void row(String step, Probe.Op op) {
     System.out.println(name + "\t" + Probe.clean(step) + "\t" + Probe.answer(op));
   }
@@ -75,7 +86,7 @@ abstract class Cases {
   }
 
   HdfsFileStatus create(ClientProtocol c, String path, FsPermission mode, boolean parents, CreateFlag... flags) throws Exception {
-    return c.create(path, mode, "case", new EnumSetWritable<>(EnumSet.copyOf(Arrays.asList(flags))), parents, (short) 1, 1 << 20, CryptoProtocolVersion.supported(), null, null);
+    return c.create(path, mode, "case", new EnumSetWritable<>(EnumSet.copyOf(Arrays.asList(flags))), parents, (short) 1, 1 << 20, versions(), null, null);
   }
 
   void file(String... paths) throws Exception {

@@ -7,8 +7,10 @@ import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.Options.Rename;
 import org.apache.hadoop.fs.permission.FsAction;
 import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.hdfs.AddBlockFlag;
 import org.apache.hadoop.hdfs.protocol.BatchedDirectoryListing;
 import org.apache.hadoop.hdfs.protocol.ClientProtocol;
+import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 import org.apache.hadoop.hdfs.protocol.DirectoryListing;
 import org.apache.hadoop.hdfs.protocol.ExtendedBlock;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants;
@@ -118,6 +120,19 @@ final class Operations {
     l.add(new Operation("create overwriting " + p, s, (c, u) -> Probe.status(create(c, s, "h-" + u, true))));
     l.add(new Operation("mkdirs " + p, s, (c, u) -> c.mkdirs(s, P755, true)));
     l.add(new Operation("recoverLease " + p, s, (c, u) -> c.recoverLease(s, "h-" + u)));
+    l.add(new Operation("append " + p, s, (c, u) -> {
+      var last = c.append(s, "h-" + u, new EnumSetWritable<>(EnumSet.of(CreateFlag.APPEND)));
+      return Probe.status(last.getFileStatus()) + " block=" + (last.getLastBlock() != null);
+    }));
+    l.add(new Operation("truncate " + p, s, (c, u) -> c.truncate(s, 0, "h-" + u)));
+    l.add(new Operation("concat onto " + p, s, (c, u) -> {
+      c.concat(s, new String[] {out});
+      return "";
+    }));
+    l.add(new Operation("concat from " + p, s, (c, u) -> {
+      c.concat(b + "/out/there", new String[] {s});
+      return "";
+    }));
     return l;
   }
 
@@ -156,6 +171,13 @@ final class Operations {
       c.abandonBlock(new ExtendedBlock("none", 1, 0, 1), any, s, "h-" + u);
       return "";
     }));
+    for (String holder : new String[] {"writer", "another"}) {
+      ExtendedBlock none = new ExtendedBlock("none", 1, 0, 1);
+      l.add(new Operation("addBlock as " + holder + " " + p, s, (c, u) -> c.addBlock(s, holder, null, null, any, null, EnumSet.noneOf(AddBlockFlag.class)) != null));
+      l.add(new Operation("getAdditionalDatanode as " + holder + " " + p, s,
+          (c, u) -> c.getAdditionalDatanode(s, any, none, new DatanodeInfo[0], new String[0], new DatanodeInfo[0], 1, holder) != null));
+      l.add(new Operation("updateBlockForPipeline as " + holder + " " + p, s, (c, u) -> c.updateBlockForPipeline(none, holder) != null));
+    }
     l.add(new Operation("renewLease " + p, s, (c, u) -> {
       c.renewLease("writer", null);
       return "";

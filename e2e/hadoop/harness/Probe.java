@@ -76,7 +76,7 @@ final class Probe {
   /** One line without tabs, long repetitions cut, the superuser's name masked where it is an owner. */
   static String clean(String s) {
     return s.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replaceAll("(..?)\\1{29,}", "$1..")
-        .replace(":" + SUPER + ":", ":super:");
+        .replace(":" + SUPER + ":", ":super:").replaceAll("DFSClient_NONMAPREDUCE_[-0-9]+_\\d+", "DFSClient");
   }
 
   static String owner(String name) {

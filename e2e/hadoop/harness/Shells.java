@@ -92,6 +92,7 @@ public final class Shells {
     String text = bytes.toString(StandardCharsets.UTF_8).replace('\0', '\n');
     for (String l : text.lines().toList()) {
       if (l.startsWith("Usage: ")) break; // the client's own help, long and none of the server's
+      if (l.startsWith("WARNING: the waiting time") || l.matches("[. ]+done")) continue; // only where there was a wait
       out.println((mark + mask(l)).stripTrailing());
     }
   }
@@ -99,6 +100,7 @@ public final class Shells {
   private static String mask(String line) {
     // stock sends stack traces, so that the client shows what it appends to a message only where there is none
     return line.replace(". Consider using -skipTrash option", "").replaceAll("hdfs://[^/' ]+", "hdfs://NN")
+        .replaceAll("(Waiting for \\S+) .*", "$1 ...").replace(System.getProperty("user.dir") + "/", "LOCAL/")
         .replaceAll("\\d{4}-\\d{2}-\\d{2} \\d{2}:\\d{2}(:\\d{2})?", "DATE")
         .replaceAll("(?<!\\d)\\d{13}(?!\\d)", "MILLIS")
         .replaceAll("(?<!\\d)\\d{12}(?!\\d)", "CHECKPOINT")

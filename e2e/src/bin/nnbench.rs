@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use e2e::bench::{PAIRS, median};
-use e2e::server::Server;
+use e2e::server::{Server, Shape};
 
 const OPERATIONS: [&str; 6] = ["fileStatus", "open", "create", "mkdirs", "rename", "delete"];
 const THREADS: &str = "16";
@@ -19,8 +19,8 @@ const WARM: f64 = 0.10;
 fn main() -> Result<()> {
     let number = std::env::args().nth(1).unwrap_or_else(|| "10000".to_owned());
     let mut sides = [
-        Side::start("stock", Server::stock(1, false)?, &number)?,
-        Side::start("trellis", Server::trellis(1)?, &number)?,
+        Side::start("stock", Server::stock(&Shape::new(1, 0))?, &number)?,
+        Side::start("trellis", Server::trellis(&Shape::new(1, 0))?, &number)?,
     ];
     println!("{number} operations of each kind, {THREADS} threads, {PAIRS} pairs, medians\n");
     println!(

@@ -46,7 +46,7 @@ fn with_client<F>(namenodes: usize, test: impl FnOnce(Client, String) -> F) -> R
 where
     F: Future<Output = Result<()>>,
 {
-    let server = Server::start(namenodes, false)?;
+    let server = Server::start(namenodes, 0)?;
     let client = Client::builder(addresses(&server)?).build()?;
     Runtime::new()?.block_on(async {
         ensure!(client.mkdirs("/client", 0o777, true).await?, "mkdirs");
@@ -173,7 +173,7 @@ pub fn leases_and_access() -> Result<Vec<String>> {
 /// of its first run: a create that is repeated does not find its own file, a rename is not told that there is nothing.
 pub fn done_once(namenodes: usize) -> Result<Vec<String>> {
     let rounds = rounds(if target_is_stock() { 2 } else { 8 });
-    let mut server = Server::start(namenodes, false)?;
+    let mut server = Server::start(namenodes, 0)?;
     let load = Load::start(&addresses(&server)?, ConnectionConfig::default())?;
     let mut sofar = 0;
     for round in 0..rounds {

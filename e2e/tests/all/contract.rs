@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use e2e::hadoop::{folder, tail};
+use e2e::recording::recording;
 use e2e::server::{Server, target_is_stock};
 use e2e::surefire::{Outcome, Test, read_folder};
 
@@ -18,8 +19,17 @@ const UNLISTED: &str = "to be in the list";
 /// All suites without a datanode. `contract-expected.tsv`, recorded from the stock NameNode without one, says of every
 /// test whether it passes, skips itself, or fails; and a failure must come from addBlock. `contract-excluded.tsv` has what
 /// ends otherwise against Trellis: the message it must fail with, and the reason.
-pub fn contract() -> Result<Vec<String>> {
-    let server = Server::start(1, false)?;
+pub fn without_data() -> Result<Vec<String>> {
+    held_to(0, "contract")
+}
+
+/// All suites, with a datanode, in the same way: `contract-data-expected.tsv`, `contract-data-excluded.tsv`.
+pub fn with_data() -> Result<Vec<String>> {
+    held_to(1, "contract-data")
+}
+
+fn held_to(datanodes: usize, lists: &str) -> Result<Vec<String>> {
+    let server = Server::start(1, datanodes)?;
     let work = tempfile::tempdir().context("making a folder for the suites")?;
     let output = Command::new(folder().join("contract/run"))
         .arg(&server.urls()[0])
@@ -29,11 +39,31 @@ pub fn contract() -> Result<Vec<String>> {
         .context("running the contract suites")?;
     let reports = read_folder(&work.path().join("target/surefire-reports"))
         .with_context(|| tail(&String::from_utf8_lossy(&output.stdout), 40))?;
-    let expected = read("contract-expected.tsv")?;
-    let excluded = if target_is_stock() { String::new() } else { read("contract-excluded.tsv")? };
-    let (wrong, notes) = judge(&expected, &excluded, &reports);
+    let list = format!("{lists}-expected.tsv");
+    if recording() {
+        fs::write(folder().join(&list), recorded(&reports))?;
+        return Ok(vec![format!("{list} was recorded")]);
+    }
+    let excluded = if target_is_stock() { String::new() } else { read(&format!("{lists}-excluded.tsv"))? };
+    let (wrong, notes) = judge(&read(&list)?, &excluded, &reports);
     ensure!(wrong.is_empty(), "{} tests do not end as expected:\n{}", wrong.len(), wrong.join("\n"));
     Ok(notes)
+}
+
+/// The list of what every test does.
+fn recorded(reports: &[Test]) -> String {
+    let word = |outcome: &Outcome| match outcome {
+        Outcome::Passed => "passes",
+        Outcome::Skipped => "skips itself",
+        Outcome::Failed(trace) if trace.contains(ADD_BLOCK) => "addBlock",
+        Outcome::Failed(_) => "fails",
+    };
+    let mut lines: Vec<String> = reports
+        .iter()
+        .map(|test| format!("{}\t{}\t{}", test.suite, test.name, word(&test.outcome)))
+        .collect();
+    lines.sort();
+    format!("suite\ttest\texpected\n{}\n", lines.join("\n"))
 }
 
 fn read(name: &str) -> Result<String> {

@@ -1,16 +1,16 @@
 //! Our own client writes and reads files: against the stock NameNode and DataNodes, beside the stock client, while
 //! DataNodes die and disks lie.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::future::Future;
-use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use e2e::disk;
 use e2e::hadoop::{Hadoop, stdout_of};
-use e2e::stock::Stock;
-use nix::sys::signal::{Signal, kill};
+use e2e::stock::{Stock, signal};
+use nix::sys::signal::Signal;
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 use trellis_client::types::CreateOptions;
@@ -190,14 +190,14 @@ pub fn datanode_dies() -> Result<Vec<String>> {
         let data = bytes(24 * MIB, 3);
         let mut file = client.create("/f", &options()).await?;
         file.write(&data[..6 * MIB]).await?;
-        kill(stock.datanode_pid(0)?, Signal::SIGKILL)?;
+        signal(stock.datanode(0)?.pid(), Signal::SIGKILL)?;
         finish(&mut file, &data[6 * MIB..]).await?;
         same("one of three dead", &read(&client, "/f").await?, &data)?;
 
         let reader = client.open("/f").await?;
         let mut stream = reader.stream_all();
         let first = stream.next().await?.context("it is empty")?;
-        kill(stock.datanode_pid(1)?, Signal::SIGKILL)?;
+        signal(stock.datanode(1)?.pid(), Signal::SIGKILL)?;
         let mut all = first.to_vec();
         while let Some(bytes) = stream.next().await? {
             all.extend_from_slice(&bytes);
@@ -221,7 +221,7 @@ pub fn flipped_byte() -> Result<Vec<String>> {
         let data = bytes(5 * MIB, 4);
         write(&client, "/f", &data).await?;
         for index in 0..2 {
-            flip(&stock.datanode_folder(index))?;
+            flip(&stock.datanode(index)?.data())?;
         }
         same("two of three copies bad", &read(&client, "/f").await?, &data)?;
         // The third copy is the source of the next ones, so this also shows that both were reported.
@@ -235,27 +235,9 @@ pub fn flipped_byte() -> Result<Vec<String>> {
     })
 }
 
-/// Changes a byte in the middle of the largest block below a folder.
+/// Changes a bit of the largest block below a folder.
 fn flip(folder: &Path) -> Result<()> {
-    let mut blocks = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if path.is_dir() {
-                folders.push(path);
-            } else if name.starts_with("blk_") && !name.ends_with(".meta") {
-                blocks.push((path.metadata()?.len(), path));
-            }
-        }
-    }
-    let (len, path) = blocks.into_iter().max().context("there is no block")?;
-    let mut file = OpenOptions::new().read(true).write(true).open(&path)?;
-    file.seek(SeekFrom::Start(len / 2))?;
-    let mut byte = [0];
-    file.read_exact(&mut byte)?;
-    file.seek(SeekFrom::Start(len / 2))?;
-    file.write_all(&[byte[0] ^ 1])?;
-    Ok(())
+    let length = |path: &PathBuf| path.metadata().map(|metadata| metadata.len()).unwrap_or_default();
+    let largest = disk::blocks(folder)?.into_iter().max_by_key(length).context("there is no block")?;
+    disk::flip(&largest)
 }

@@ -3,16 +3,21 @@
 //! `E2E_TARGET=stock` runs the same tests against the stock NameNode. Where Java, Maven or Python are missing, the tests
 //! that need them are listed as ignored, with the reason.
 
+mod bytes;
 mod client;
 mod contract;
 mod crash;
 mod data;
+mod deaths;
+mod disks;
+mod peer;
 mod recorded;
 mod survive;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
+use e2e::cluster::HAS_DATANODES;
 use e2e::hadoop::{missing_java, missing_python};
 use e2e::server::target_is_stock;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -34,7 +39,7 @@ fn main() -> ExitCode {
         ("nnbench", recorded::nnbench),
         ("crash::one_namenode", || crash::crash(1)),
         ("crash::three_namenodes", || crash::crash(3)),
-        ("contract", contract::contract),
+        ("contract::without_data", contract::without_data),
         ("data::both_ways", data::both_ways),
         ("data::open_files", data::open_files),
         ("data::datanode_dies", data::datanode_dies),
@@ -44,6 +49,31 @@ fn main() -> ExitCode {
     let trellis: &[(&'static str, Test)] = &[
         ("survive::failover", survive::failover),
         ("survive::same_names_after_restart", survive::same_names_after_restart),
+    ];
+    let data: &[(&'static str, Test)] = &[
+        ("bytes::commands::one_namenode", || bytes::commands(1)),
+        ("bytes::commands::three_namenodes", || bytes::commands(3)),
+        ("bytes::many_blocks::one_namenode", || bytes::many_blocks(1)),
+        ("bytes::many_blocks::three_namenodes", || bytes::many_blocks(3)),
+        ("bytes::data_transfer", bytes::data_transfer),
+        ("bytes::stock_datanode::one_namenode", || bytes::stock_datanode(1)),
+        ("bytes::stock_datanode::three_namenodes", || bytes::stock_datanode(3)),
+        ("data_cases::one_namenode", || recorded::data_cases(1)),
+        ("data_cases::three_namenodes", || recorded::data_cases(3)),
+        ("contract::with_data", contract::with_data),
+        ("peer::hdfs_native::one_namenode", || peer::hdfs_native(1)),
+        ("peer::hdfs_native::three_namenodes", || peer::hdfs_native(3)),
+        ("deaths::datanode_killed", deaths::datanode_killed),
+        ("deaths::datanode_frozen", deaths::datanode_frozen),
+        ("deaths::namenode_killed", deaths::namenode_killed),
+        ("deaths::writer_killed", deaths::writer_killed),
+        ("deaths::anything::one_namenode", || deaths::anything(1)),
+        ("deaths::anything::three_namenodes", || deaths::anything(3)),
+        ("disks::wiped", disks::wiped),
+        ("disks::replica_lost_while_down", disks::replica_lost_while_down),
+        ("disks::flipped_found_by_reader", disks::flipped_found_by_reader),
+        ("disks::flipped_found_by_scanner", disks::flipped_found_by_scanner),
+        ("disks::moved", disks::moved),
     ];
     // against the stock kind these need Java for the namenode alone
     let own_client: &[(&'static str, Test)] = &[
@@ -62,6 +92,9 @@ fn main() -> ExitCode {
     // What Trellis does not have yet (quotas) is no test of it: these show that the client is ready.
     if target_is_stock() {
         trials.extend(level(later, no_stock));
+    }
+    if target_is_stock() || HAS_DATANODES {
+        trials.extend(level(data, missing_java().or_else(missing_python)));
     }
     let not_stock = target_is_stock().then(|| "the stock NameNode stands alone".to_owned());
     trials.extend(level(freezing, not_stock.clone()));

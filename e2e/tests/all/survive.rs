@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use e2e::cluster::{Cluster, Options, binary};
-use e2e::hadoop::{Hadoop, folder, stdout_of};
+use e2e::cluster::{Cluster, Options};
+use e2e::hadoop::{Hadoop, folder};
+use e2e::server::client_config;
 use nix::sys::signal::Signal;
 
 /// What comes after this in the recorded transcript asks each namenode by itself under high availability.
@@ -19,7 +19,7 @@ const END_OF_PART: &str = "# end of part";
 pub fn failover() -> Result<Vec<String>> {
     let cluster = Cluster::start(&Options { namenodes: 3, ..Options::default() })?;
     let conf = tempfile::tempdir()?;
-    client_config(cluster.data(), conf.path())?;
+    client_config(cluster.data(), conf.path(), &["dfs.replication=1"])?;
     let recorded = fs::read_to_string(folder().join("wire/shell.txt"))?;
     let (expected, _) =
         recorded.split_once(ADMINISTRATION).ok_or_else(|| anyhow!("shell.txt has changed"))?;
@@ -60,18 +60,6 @@ pub fn failover() -> Result<Vec<String>> {
     }
     ensure!(actual.trim_end() == expected.trim_end(), "the transcript ends early or late:\n{actual}");
     Ok(Vec::new())
-}
-
-/// The configuration that Trellis prints, and the one setting that the transcript was recorded with.
-fn client_config(data: &Path, conf: &Path) -> Result<()> {
-    let mut command = Command::new(binary()?);
-    let output =
-        command.args(["admin", "client-config", "--data"]).arg(data).arg("--write").arg(conf).output()?;
-    stdout_of("trellis admin client-config", &output)?;
-    let path = conf.join("hdfs-site.xml");
-    let replication = "  <property><name>dfs.replication</name><value>1</value></property>\n</configuration>";
-    let text = fs::read_to_string(&path)?.replace("</configuration>", replication);
-    fs::write(&path, text).context("adding to hdfs-site.xml")
 }
 
 /// A cluster stopped and started again, with more namenodes, serves the same names.
