@@ -20,7 +20,7 @@ use trellis_metastore::schema::{
     open_file, parts_of_block,
 };
 
-use super::blocks::{self, FileBlock, Tail};
+use super::blocks::{self, FileBlock};
 use super::lease::{close_file, join_lease};
 use super::replicas::{self, Found, is_complete};
 use super::write::{BlockName, complete_penultimate, remove_last};
@@ -79,8 +79,8 @@ pub(super) fn release(
     let before_is_complete = complete_penultimate(tx, &inode, &mut tail, &replicas)?;
     if let (Some(last), Some(found)) = (tail.0.last_mut(), replicas.last()) {
         match last.block.state() {
-            BlockState::Complete => {}
-            BlockState::Committed => {
+            BlockState::Complete if before_is_complete => {}
+            BlockState::Complete | BlockState::Committed => {
                 if !before_is_complete || !blocks::complete(tx, &inode, last, found)? {
                     let why = format!(
                         "DIR* NameSystem.internalReleaseLease: Failed to release lease for file {path}. Committed \
@@ -215,7 +215,7 @@ pub fn commit_block_synchronization(tx: &mut Tx<'_, '_>, call: &CommitBlockSynch
     if node.inode.open.is_none() || is_complete(&placed.block) {
         return Ok(());
     }
-    let tail = blocks::tail(tx, &node.inode)?;
+    let mut tail = blocks::tail(tx, &node.inode)?;
     let recovery =
         placed.block.recovery.clone().filter(|_| placed.block.state() == BlockState::UnderRecovery);
     let current = recovery.as_ref().map_or(0, |recovery| recovery.stamp);
@@ -227,12 +227,20 @@ pub fn commit_block_synchronization(tx: &mut Tx<'_, '_>, call: &CommitBlockSynch
         return refuse(Kind::Io, why);
     }
     let mut inode = node.inode.clone();
-    if call.delete {
-        remove_last(tx, &mut inode, &tail)?;
-    } else {
-        settle(tx, &mut inode, &mut placed, call)?;
+    // Read before anything is written beside them.
+    let replicas = match tail.penultimate() {
+        Some(before) if !is_complete(before) => replicas::read(tx, &[before.id])?,
+        _ => Vec::new(),
+    };
+    let before_is_complete = complete_penultimate(tx, &inode, &mut tail, &replicas)?;
+    match call.delete {
+        true => remove_last(tx, &mut inode, &tail)?,
+        false => settle(tx, &mut inode, &mut placed, call)?,
     }
-    finish(tx, node, inode, &tail, call)
+    match call.close && before_is_complete {
+        true => close_file(tx, &Node { inode, ..node }).map(drop),
+        false => Ok(tx.put(&node.key(), &inode)?),
+    }
 }
 
 /// Asks for all that a usual answer needs: the block is still in the file that it was made for.
@@ -284,34 +292,4 @@ fn settle(
     }
     blocks::count_last(inode, before, Some(&placed.block));
     blocks::put(tx, inode.id, placed)
-}
-
-/// Closes the file if it is to be closed and can be; else writes what changed.
-fn finish(
-    tx: &mut Tx<'_, '_>,
-    node: Node,
-    inode: Inode,
-    tail: &Tail,
-    call: &CommitBlockSynchronization,
-) -> Result<()> {
-    let mut rest = Tail(tail.0.iter().take(tail.0.len() - 1).cloned().collect());
-    let open_before = match rest.0.first_mut() {
-        Some(before) if !is_complete(&before.block) => {
-            let found = replicas::read(tx, &[before.block.id])?.pop().unwrap_or_default();
-            let complete = blocks::complete(tx, &inode, before, &found)?;
-            if complete {
-                blocks::put(tx, inode.id, before)?;
-            }
-            !complete
-        }
-        _ => false,
-    };
-    let mut inode = inode;
-    if call.delete && !open_before {
-        inode.unfinished = None;
-    }
-    match call.close && !open_before {
-        true => close_file(tx, &Node { inode, ..node }).map(drop),
-        false => Ok(tx.put(&node.key(), &inode)?),
-    }
 }

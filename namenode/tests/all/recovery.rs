@@ -150,6 +150,18 @@ pub async fn files_of_which_nothing_is_left_are_closed() {
     su.report(&block, 5, ReplicaState::Finalized, &[0]).await;
     assert_eq!(su.recover("/committed", "c2").await, Ok(true));
     assert_eq!(su.must("/committed").await.inode.length, 5);
+    // So does one before a last block that was recovered.
+    let id = su.begin("/before", "c1").await;
+    let first = su.add_block("/before", id, "c1", None).await.unwrap().block;
+    let last = su.add_block("/before", id, "c1", Some(named(&first, BLOCK))).await.unwrap().block;
+    assert_eq!(su.recover("/before", "c2").await, Ok(false));
+    su.recovered(named(&last, 0), 1002, 9, false, &[0, 1, 2]).await.unwrap();
+    assert_eq!(su.recover("/before", "c2").await.unwrap_err().kind, Kind::AlreadyBeingCreated);
+    assert_eq!(su.must("/before").await.inode.open.unwrap().holder, "c2");
+    assert_sound(&nn).await;
+    su.report(&first, BLOCK, ReplicaState::Finalized, &[0, 1, 2]).await;
+    assert_eq!(su.recover("/before", "c2").await, Ok(true));
+    assert_eq!(su.must("/before").await.inode.length, BLOCK + 9);
     // Datanodes that answer that there is nothing.
     let id = su.begin("/nothing", "c1").await;
     let block = su.add_block("/nothing", id, "c1", None).await.unwrap().block;
