@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::backend::Backend;
 use crate::http;
-use crate::jobs::{datanodes, lease_expiry, reaper, retry_sweep};
+use crate::jobs::{datanodes, lease_expiry, reaper, replication, retry_sweep};
 use crate::membership::{Addresses, Membership};
 use crate::metrics::Metrics;
 use crate::ops::format::Format;
@@ -264,6 +264,7 @@ fn start_jobs(
     jobs.spawn(datanodes::run(engine.clone(), ended.clone()));
     let leads = |membership: Arc<Membership>| Arc::new(move || membership.term());
     jobs.spawn(lease_expiry::run(engine.clone(), leads(membership.clone()), ended.clone()));
+    jobs.spawn(replication::run(engine.clone(), leads(membership.clone()), ended.clone()));
     jobs.spawn(retry_sweep::run(engine.clone(), leads(membership.clone()), ended.clone()));
     jobs
 }

@@ -3,11 +3,13 @@
 //! - [`reaper`]: frees what was deleted; on every namenode
 //! - [`datanodes`]: who owns which datanode, and what they are to be told; on every namenode
 //! - [`lease_expiry`]: closes files whose writers fell silent; on the leader
+//! - [`replication`]: as many replicas of every block as its file wants; on the leader
 //! - [`retry_sweep`]: forgets answers that no repeat will ask for; on the leader
 
 pub mod datanodes;
 pub mod lease_expiry;
 pub mod reaper;
+pub mod replication;
 pub mod retry_sweep;
 
 use std::ops::Range;

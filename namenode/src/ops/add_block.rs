@@ -157,6 +157,7 @@ fn place(tx: &Tx<'_, '_>, node: &Node, call: &AddBlock) -> Result<Placed> {
         taken: &[],
         favored: &call.favored,
     };
+    replicas::check_ready(tx)?;
     let placed = choose(&tx.ctx.datanodes, tx.ctx.seed, &wanted);
     let least = tx.ctx.config.min_replication as usize;
     match placed.storages.len() >= least.max(1) {

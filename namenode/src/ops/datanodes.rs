@@ -7,7 +7,8 @@
 //! Rows    datanodes 1w, settings 1w for new numbers; nothing when nothing changes. survey: datanodes, members and one
 //!         page of commands for each datanode asked for, read.
 //! Cost    1 fetch + 1 commit of a change, the drawing of numbers included; 1 fetch when nothing changed.
-//! Differs a datanode keeps its number and storages for ever; stock forgets one whose address a new one takes.
+//! Differs a datanode keeps its number and storages for ever: one whose address another takes has failed storages, where
+//!         stock forgets it.
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
@@ -68,17 +69,47 @@ pub fn register(tx: &mut Tx<'_, '_>, call: &Register) -> Result<Datanode> {
     let key = datanode(&said.uuid);
     let counter = setting(NEXT_DATANODE_NUMBER);
     tx.want(&counter);
-    let mut row = match tx.get(&key, Hold::Held)? {
-        Some(known) => {
-            let Datanode { number, owner, epoch, storages, .. } = known.value;
+    tx.want_scan(&all());
+    let known = tx.get(&key, Hold::Held)?.map(|row| row.value);
+    if known.as_ref().is_none_or(|known| address(known) != address(said)) {
+        replace(tx, said)?;
+    }
+    let mut row = match known {
+        Some(Datanode { number, owner, epoch, storages, .. }) => {
             Datanode { number, owner, epoch, storages, ..said.clone() }
         }
-        None => Datanode { number: draw(tx, 1)?, owner: 0, epoch: 0, storages: Vec::new(), ..said.clone() },
+        None => {
+            let number = draw(tx, 1)?;
+            Datanode { number, owner: 0, epoch: 0, storages: Vec::new(), ..said.clone() }
+        }
     };
     if let Some(claim) = &call.claims {
         take(&mut row, claim);
     }
     write(tx, &row)
+}
+
+/// Where a datanode is.
+fn address(row: &Datanode) -> (&str, u32) {
+    (&row.ip, row.data_port)
+}
+
+/// The datanodes among which one that had this address is looked for.
+fn all() -> Scan {
+    Scan::of(Datanodes::ID, datanodes_partition(), PAGE)
+}
+
+/// What was at the address of a datanode before is not there any more: its disks were wiped, or it moved. If it comes
+/// again elsewhere, its storages count again.
+fn replace(tx: &mut Tx<'_, '_>, said: &Datanode) -> Result<()> {
+    let rows = tx.scan_all::<Datanodes>(&[all()])?.pop().unwrap_or_default();
+    let others = rows.into_iter().map(|(_, row)| row.value);
+    for other in others.filter(|other| other.uuid != said.uuid && address(other) == address(said)) {
+        let mut row = look_up(tx, &other.uuid)?;
+        row.storages.iter_mut().for_each(|storage| storage.failed = true);
+        write(tx, &row)?;
+    }
+    Ok(())
 }
 
 /// Takes a datanode over, unless somebody else did; answers its row.
@@ -156,7 +187,7 @@ pub struct GivenCommand {
 
 /// Reads datanodes past the uuid `after`, members, and up to `limit` commands of each of the datanodes `owned`.
 pub fn survey(tx: &mut Tx<'_, '_>, after: Option<&str>, owned: &[u32], limit: u32) -> Result<Survey> {
-    let mut datanodes = Scan::of(Datanodes::ID, datanodes_partition(), PAGE);
+    let mut datanodes = all();
     if let Some(after) = after {
         datanodes = datanodes.after(datanode(after).key.rest());
     }

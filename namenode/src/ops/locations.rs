@@ -121,6 +121,7 @@ pub fn locate(tx: &mut Tx<'_, '_>, inode: &Inode, offset: u64, length: u64) -> R
     if inode.block_count == 0 {
         return Ok(file);
     }
+    replicas::check_ready(tx)?;
     let (mut chosen, last) = range(tx, inode, offset, offset.saturating_add(length))?;
     let in_range = chosen.len();
     if chosen.last().is_none_or(|(_, placed)| *placed != last.1) {

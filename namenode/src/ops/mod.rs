@@ -19,6 +19,7 @@ pub mod open_files;
 pub mod pipeline;
 pub mod reap;
 pub mod recovery;
+pub mod redundancy;
 pub mod rename;
 pub mod replicas;
 pub mod report;

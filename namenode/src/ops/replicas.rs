@@ -15,7 +15,7 @@ use trellis_metastore::tx::Record;
 
 use crate::datanodes::View;
 use crate::engine::tx::Tx;
-use crate::refusal::Result;
+use crate::refusal::{Kind, Result, refuse};
 
 /// Replicas that a first scan expects of each block.
 const EXPECTED: u32 = 4;
@@ -60,6 +60,18 @@ pub struct Located {
 /// Whether a block's length and replicas are settled.
 pub fn is_complete(block: &Block) -> bool {
     block.state == BlockState::Complete as i32
+}
+
+/// Sends a caller who must know where replicas are, or may go, to another namenode: this one started lately and has not
+/// heard of most datanodes.
+pub fn check_ready(tx: &Tx<'_, '_>) -> Result<()> {
+    match tx.ctx.datanodes.is_early() {
+        false => Ok(()),
+        true => refuse(
+            Kind::Standby,
+            "This namenode started just now and has not heard of most datanodes yet; ask another, or later.",
+        ),
+    }
 }
 
 /// What a replica is worth beside its block (stock: `checkReplicaCorrupt`, `processReportedBlock`).

@@ -6,6 +6,7 @@
 //! | `write(…)` | an operation that may write; a repeat is run again and does no harm |
 //! | `write_once(…)` | a repeat (same client, same call) gets the first answer, on every namenode; stock's retry cache covers it too |
 //! | `write_kept(…)` | the same for methods that overwrite state, which stock lets run again |
+//! | `task(…)` | more than one operation, in a task of its own; a repeat is run again and does no harm |
 //! | `answer(…)` | answered without the store |
 //! | `refuse(…)` | not supported: the exception that stock clients understand, and why; `su`: after stock's check of the caller |
 //!
@@ -13,7 +14,7 @@
 //! what its audit line says, is in its plan. docs/COMPAT.md is made from this table.
 
 use super::plan::methods;
-use super::{attributes, blocks, cluster, files, fixed, names, status};
+use super::{attributes, blocks, cluster, datanode, files, fixed, names, status};
 
 #[rustfmt::skip]
 methods! {
@@ -34,7 +35,7 @@ methods! {
     "addBlock" => write(ADD_BLOCK, blocks::add_block);
     "getAdditionalDatanode" => read(GET_ADDITIONAL_DATANODE, blocks::additional_datanode);
     "complete" => write(COMPLETE, blocks::complete, note "answers late rather than false: it waits for replicas to be reported");
-    "reportBadBlocks" => refuse(REPORT_BAD_BLOCKS, UnsupportedOperation, "Blocks are not supported yet.");
+    "reportBadBlocks" => task(REPORT_BAD_BLOCKS, datanode::client_reports_bad_blocks);
     "concat" => write_once(CONCAT, blocks::concat, audit "concat", note "at most 1000 sources and 4000 of their blocks at once");
     "truncate" => write_kept(TRUNCATE, blocks::truncate, audit "truncate");
     "rename" => write_once(RENAME, names::rename, audit "rename");

@@ -205,7 +205,9 @@ pub(super) async fn heartbeat(
     let claim = datanodes.registry().wants(uuid, Instant::now());
     if let Some(claim) = claim {
         row = take_over(engine, uuid, claim).await?;
-        tracing::info!(uuid, owner = row.owner, epoch = row.epoch, "a datanode was without an owner");
+        if row.owner == engine.member() {
+            tracing::info!(uuid, row.epoch, "took over a datanode that had no owner");
+        }
     }
     if row.owner != engine.member() {
         return Ok(answer(State::Standby, 0, Vec::new(), None));
@@ -363,6 +365,16 @@ pub(super) async fn report_bad_blocks(
 ) -> Answer<wire::ReportBadBlocksResponseProto> {
     note_bad(&service, &request.blocks).await?;
     Ok(wire::ReportBadBlocksResponseProto {})
+}
+
+/// The same from a reader.
+pub(super) async fn client_reports_bad_blocks(
+    service: Arc<Service>,
+    _: Caller,
+    request: trellis_proto::hdfs::ReportBadBlocksRequestProto,
+) -> Answer<trellis_proto::hdfs::ReportBadBlocksResponseProto> {
+    note_bad(&service, &request.blocks).await?;
+    Ok(trellis_proto::hdfs::ReportBadBlocksResponseProto {})
 }
 
 /// Notes replicas whose bytes are not what they were, in bounded batches.

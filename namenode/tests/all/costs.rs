@@ -17,6 +17,7 @@ use crate::actor::{Actor, Said};
 use crate::calls;
 use crate::files::{BLOCK, give_datanodes, named};
 use crate::plant::plant;
+use crate::redundancy;
 use crate::reports;
 use crate::support::{FRESH_STORE, Namenode, pass_time};
 
@@ -72,6 +73,7 @@ async fn measure() -> Vec<Line> {
     data(&nn, &mut table).await;
     leases(&nn, &root, &mut table).await;
     datanodes(&nn, &mut table).await;
+    replication(&mut table).await;
     table.0
 }
 
@@ -308,6 +310,12 @@ async fn datanodes(nn: &Namenode, table: &mut Table) {
         ("report", "blockReceivedAndDeleted", "of a block that is unknown"),
         nn.spent(tell(99..100)).await,
     );
+}
+
+async fn replication(table: &mut Table) {
+    let (copied, well) = redundancy::costs().await;
+    table.add(("redundancy", "the replication job", "a file of 10 blocks with too few replicas"), copied);
+    table.add(("redundancy", "the replication job", "a file that is well"), well);
 }
 
 const HEAD: &str = "# What operations cost

@@ -21,6 +21,7 @@ mod open_files;
 mod plant;
 mod reap;
 mod recovery;
+mod redundancy;
 mod reports;
 mod reserved;
 mod seeds;
@@ -91,6 +92,13 @@ macro_rules! either {
             open_files::pages_and_paths,
             open_files::who_may_ask_for_what,
             open_files::a_crowded_bucket,
+            redundancy::too_few_are_copied,
+            redundancy::too_many_are_removed,
+            redundancy::the_last_ones_stay,
+            redundancy::corrupt_ones_go_when_enough_are_good,
+            redundancy::a_datanode_dies_and_returns,
+            redundancy::many_blocks,
+            redundancy::a_copy_that_is_lost,
             reports::replicas_come_change_and_go,
             reports::what_is_not_as_its_block_is_condemned,
             reports::blocks_that_no_file_has,

@@ -20,13 +20,23 @@ pub const FILE: u64 = 20_000;
 /// The number of the first storage of the first datanode.
 pub const STORAGE: u32 = 2;
 
-async fn own<A: prost::Message + Default + 'static>(nn: &Namenode, op: Op<A>) -> Result<A, RpcError> {
+pub async fn own<A: prost::Message + Default + 'static>(nn: &Namenode, op: Op<A>) -> Result<A, RpcError> {
     nn.engine.write_wait(nn.engine.own_ctx(), 0, 0, false, op).await
 }
 
 /// A datanode that registers with this namenode, which would own it.
 pub async fn register(nn: &Namenode, uuid: &str) -> Result<Datanode, RpcError> {
-    let said = Datanode { uuid: uuid.into(), host: uuid.into(), data_port: 9866, ..Datanode::default() };
+    let said = Datanode {
+        uuid: uuid.into(),
+        ip: uuid.into(),
+        host: uuid.into(),
+        data_port: 9866,
+        ..Datanode::default()
+    };
+    register_as(nn, said).await
+}
+
+async fn register_as(nn: &Namenode, said: Datanode) -> Result<Datanode, RpcError> {
     let call = Register { said, claims: Some(Claim { member: nn.engine.member(), from: 0 }) };
     let row = own(nn, Box::new(move |tx| datanodes::register(tx, &call))).await?;
     let now = tokio::time::Instant::now();
@@ -52,7 +62,7 @@ async fn fresh() -> Namenode {
     nn
 }
 
-fn row(ordinal: u32, state: BlockState) -> Block {
+pub fn row(ordinal: u32, state: BlockState) -> Block {
     let id = block_id(FILE, ordinal);
     Block { id, stamp: 1001, last_stamp: 1001, length: 7, state: state as i32, ..Block::default() }
 }
@@ -253,5 +263,10 @@ pub async fn storages_of_a_datanode() {
     let many: Vec<String> = (0..100).map(|i| format!("m{i}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert!(storages(&nn, "u1", &many).await.unwrap_err().message.contains("64 storages"));
-    assert_eq!(register(&nn, "u2").await.unwrap().number, 6);
+    // Another datanode at the same address: the first one's disks were wiped.
+    let said = Datanode { uuid: "u2".into(), ip: "u1".into(), data_port: 9866, ..Datanode::default() };
+    assert_eq!(register_as(&nn, said).await.unwrap().number, 6);
+    let row = nn.read(SUPERUSER, |tx| datanodes::look_up(tx, "u1")).await.unwrap();
+    assert_eq!(numbers(&row), [(2, true), (3, true), (4, true)]);
+    assert_eq!(numbers(&storages(&nn, "u1", &["s1"]).await.unwrap())[0], (2, false), "it was somewhere else");
 }

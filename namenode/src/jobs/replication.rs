@@ -1,0 +1,249 @@
+//! Sees to it that every block has as many replicas as its file wants: walks the files that somebody noted, and notes
+//! those with replicas on a storage that failed or came back. On the leader; what is under way is in its memory alone,
+//! and begun again after a time-out.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use trellis_metastore::schema::{Attention, Concern, attention_partitions};
+
+use super::{Lead, buckets, pause};
+use crate::datanodes::View;
+use crate::datanodes::view::Liveness;
+use crate::engine::ctx::Term;
+use crate::engine::{Engine, Op};
+use crate::ops::redundancy::{Examine, Examined, Noted, Pending, examine, note_storage};
+use crate::refusal::RpcError;
+
+/// Batches of replicas on storages that failed or came back which are noted in one round.
+const SCANS: usize = 50;
+/// Files looked at in one round, or a bucket more.
+const FILES: usize = 2000;
+
+/// Files looked at together: they share the store's round trips.
+const TOGETHER: usize = 32;
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Copies ordered.
+    pub copies: u64,
+    /// Replicas to be removed.
+    pub removed: u64,
+    /// Files looked at.
+    pub files: usize,
+}
+
+/// Copies of one block that were ordered together.
+#[derive(Debug)]
+struct Order {
+    /// The file.
+    inode: u64,
+    source: u32,
+    targets: Vec<u32>,
+    since: Instant,
+}
+
+/// What the leader remembers.
+#[derive(Debug, Default)]
+pub struct Replication {
+    term: Option<u64>,
+    orders: HashMap<u64, Order>,
+    /// Storage → whether its replicas counted when it was looked at last.
+    storages: HashMap<u32, bool>,
+    /// Storages whose files are to be noted, and the block past which to go on.
+    scans: VecDeque<(u32, Option<u64>)>,
+    /// The bucket to begin with.
+    bucket: usize,
+}
+
+/// Rounds every `replication_check` while this namenode leads; until `stop`.
+pub async fn run(engine: Arc<Engine>, lead: Lead, mut stop: watch::Receiver<bool>) {
+    let mut replication = Replication::default();
+    while pause(engine.config().replication_check, &mut stop).await {
+        let Some(term) = lead() else {
+            replication = Replication::default();
+            continue;
+        };
+        match replication.round(&engine, Some(term)).await {
+            Ok(Done { copies: 0, removed: 0, .. }) => {}
+            Ok(done) => tracing::info!(done.copies, done.removed, done.files, "looked after replicas"),
+            Err(error) => tracing::warn!(%error, "looking after replicas failed; it is tried again"),
+        }
+    }
+}
+
+impl Replication {
+    /// One round. `term`: what the leader holds; none = whoever runs it answers for being alone.
+    pub async fn round(&mut self, engine: &Arc<Engine>, term: Option<Term>) -> Result<Done, RpcError> {
+        let number = term.map(|term| term.number);
+        if self.term != number {
+            *self = Replication { term: number, ..Replication::default() };
+        }
+        let view = engine.datanodes().view();
+        self.notice(&view);
+        self.note(engine, term).await?;
+        self.forget_older(engine.config().replication_pending);
+        self.look(engine, &view, term).await
+    }
+
+    /// Copies that have not arrived after so long are ordered again.
+    pub fn forget_older(&mut self, age: Duration) {
+        self.orders.retain(|_, order| order.since.elapsed() < age);
+    }
+
+    /// Storages that came to count, or to count no more, since the last round.
+    fn notice(&mut self, view: &View) {
+        for node in view.nodes() {
+            for storage in &node.row.storages {
+                let is_alive = view.storage(storage.number).is_some_and(|storage| storage.is_alive());
+                // One that is seen for the first time and works has nothing to be noted.
+                if self.storages.insert(storage.number, is_alive).unwrap_or(true) != is_alive {
+                    self.scans.retain(|(number, _)| *number != storage.number);
+                    self.scans.push_back((storage.number, None));
+                }
+            }
+        }
+    }
+
+    /// Notes files of those storages.
+    async fn note(&mut self, engine: &Arc<Engine>, term: Option<Term>) -> Result<(), RpcError> {
+        for _ in 0..SCANS {
+            let Some((storage, after)) = self.scans.front().copied() else { return Ok(()) };
+            let op: Op<Noted> = Box::new(move |tx| note_storage(tx, storage, after, term));
+            let noted = engine.write_wait(engine.own_ctx(), u64::from(storage), 0, false, op).await?;
+            match (noted.more, self.scans.front_mut()) {
+                (Some(more), Some(scan)) => scan.1 = Some(more),
+                _ => drop(self.scans.pop_front()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at files that were noted before the last look: reports of a file just closed may still be on their way.
+    async fn look(
+        &mut self,
+        engine: &Arc<Engine>,
+        view: &View,
+        term: Option<Term>,
+    ) -> Result<Done, RpcError> {
+        let live = view.nodes().iter().filter(|node| node.liveness == Liveness::Live);
+        let numbers: Vec<u32> = live.map(|node| node.row.number).collect();
+        let mut budget = numbers.len() * engine.config().replication_work;
+        let grace = i64::try_from(engine.config().replication_check.as_millis()).unwrap_or(i64::MAX);
+        let newest = engine.now_ms().saturating_sub(grace);
+        let mut done = Done::default();
+        let mut all = buckets::<Attention>(engine, attention_partitions()).await?;
+        let count = all.len().max(1);
+        all.rotate_left(self.bucket % count);
+        for mut bucket in all {
+            if done.files >= FILES {
+                break;
+            }
+            self.bucket += 1;
+            while let Some(rows) = bucket.next(engine).await? {
+                let old = rows.into_iter().filter(|(_, row)| row.value.since_ms <= newest);
+                let files: Vec<u64> = old
+                    .filter_map(|(key, _)| key.as_slice().try_into().map(u64::from_be_bytes).ok())
+                    .collect();
+                self.page(engine, files, (&numbers, &mut budget), term, &mut done).await?;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Looks at some files: at all of them together, in shared commits, and then at those that need copies one by one.
+    async fn page(
+        &mut self,
+        engine: &Arc<Engine>,
+        files: Vec<u64>,
+        (live, budget): (&[u32], &mut usize),
+        term: Option<Term>,
+        done: &mut Done,
+    ) -> Result<(), RpcError> {
+        let calls: Vec<Examine> =
+            files.iter().map(|inode| self.call(*inode, BTreeMap::new(), term)).collect();
+        let mut looking = stream::iter(calls)
+            .map(|call| async move { (call.inode, look_at(engine, call).await) })
+            .buffer_unordered(TOGETHER);
+        let mut short = Vec::new();
+        while let Some((inode, found)) = looking.next().await {
+            let found = found?;
+            self.take(inode, &found, done);
+            if found.concern.under_replicated > 0 {
+                short.push(inode);
+            }
+        }
+        drop(looking);
+        done.files += files.len();
+        for inode in short {
+            if *budget == 0 {
+                break;
+            }
+            let streams = self.streams(live, engine.config().replication_streams, *budget);
+            let found = look_at(engine, self.call(inode, streams, term)).await?;
+            *budget = budget.saturating_sub(found.copies.len());
+            self.take(inode, &found, done);
+        }
+        Ok(())
+    }
+
+    /// What is to be asked of a file.
+    fn call(&self, inode: u64, streams: BTreeMap<u32, u32>, term: Option<Term>) -> Examine {
+        let of_file = self.orders.iter().filter(|(_, order)| order.inode == inode);
+        let copies = of_file.map(|(block, order)| (*block, order.targets.clone())).collect();
+        let pending = Pending { copies, streams };
+        Examine { inode, after: None, concern: Concern::default(), version: None, pending, term }
+    }
+
+    /// Remembers what was ordered, and forgets what has arrived.
+    fn take(&mut self, inode: u64, found: &Examined, done: &mut Done) {
+        found.arrived.iter().for_each(|block| drop(self.orders.remove(block)));
+        for copy in &found.copies {
+            let (source, targets) = (copy.source, copy.targets.clone());
+            self.orders.insert(copy.block, Order { inode, source, targets, since: Instant::now() });
+        }
+        done.copies += found.copies.len() as u64;
+        done.removed += u64::from(found.removed);
+    }
+
+    /// Copies that each datanode may begin to send.
+    fn streams(&self, live: &[u32], most: u32, budget: usize) -> BTreeMap<u32, u32> {
+        if budget == 0 {
+            return BTreeMap::new();
+        }
+        let mut streams: BTreeMap<u32, u32> = live.iter().map(|number| (*number, most)).collect();
+        for order in self.orders.values() {
+            if let Some(left) = streams.get_mut(&order.source) {
+                *left = left.saturating_sub(1);
+            }
+        }
+        streams
+    }
+}
+
+/// Looks at one file, batch after batch; answers what all of them came to.
+async fn look_at(engine: &Arc<Engine>, mut call: Examine) -> Result<Examined, RpcError> {
+    let mut all = Examined::default();
+    loop {
+        let (this, inode) = (call.clone(), call.inode);
+        let op: Op<Examined> = Box::new(move |tx| examine(tx, &this));
+        let found = engine.write_wait(engine.own_ctx(), inode, 0, false, op).await?;
+        for copy in &found.copies {
+            if let Some(left) = call.pending.streams.get_mut(&copy.source) {
+                *left = left.saturating_sub(1);
+            }
+            call.pending.copies.insert(copy.block, copy.targets.clone());
+        }
+        all.copies.extend(found.copies);
+        all.arrived.extend(found.arrived);
+        all.removed += found.removed;
+        all.concern = found.concern;
+        let Some(more) = found.more else { return Ok(all) };
+        call = Examine { after: Some(more), concern: all.concern.clone(), version: found.version, ..call };
+    }
+}

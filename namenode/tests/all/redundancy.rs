@@ -1,0 +1,312 @@
+//! The job that sees to it that every block has as many replicas as its file wants.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use trellis_metastore::change::Hold;
+use trellis_metastore::key::Scan;
+use trellis_metastore::schema::{
+    Block, BlockState, Command, CommandKind, Commands, Concern, Inode, Replicas, Table, attention, block,
+    block_id, command_partition,
+};
+use trellis_namenode::datanodes::View;
+use trellis_namenode::datanodes::view::{Liveness, Node, Space};
+use trellis_namenode::engine::Op;
+use trellis_namenode::engine::walk::Chain;
+use trellis_namenode::jobs::datanodes;
+use trellis_namenode::jobs::replication::{Done, Replication};
+use trellis_namenode::ops::redundancy::{Examine, Examined, Noted, Pending, examine, note_storage};
+use trellis_namenode::ops::replicas::note_attention;
+use trellis_namenode::ops::report::{Reported, What};
+
+use trellis_metastore::counters::Reading;
+use trellis_proto::exception::RpcError;
+
+use crate::actor::Actor;
+use crate::reports::{self, apply, own};
+use crate::support::{Answer, Namenode, SUPERUSER, pass_time};
+
+/// Datanodes u1, u2, … with a storage each, and one file of complete blocks of 7 bytes.
+struct World {
+    nn: Namenode,
+    job: Replication,
+    file: u64,
+    /// (number of the datanode, number of its storage) of each.
+    nodes: Vec<(u32, u32)>,
+}
+
+impl World {
+    async fn new(datanodes: usize, replication: u32, blocks: u32) -> World {
+        let nn = Namenode::fresh().await;
+        let mut nodes = Vec::new();
+        for i in 1..=datanodes {
+            let (uuid, storage) = (format!("u{i}"), format!("s{i}"));
+            reports::register(&nn, &uuid).await.unwrap();
+            let row = reports::storages(&nn, &uuid, &[&storage]).await.unwrap();
+            nodes.push((row.number, row.storages[0].number));
+        }
+        let root = Actor::superuser(&nn);
+        root.file("/f").await;
+        let file = root.status("/f").await.unwrap().unwrap().inode.id;
+        let op: Op<Answer> = Box::new(move |tx| {
+            let walked = tx.walk_id(file, Chain::Loose)?.unwrap();
+            let node = walked.target().unwrap().clone();
+            tx.get(&node.key(), Hold::Held)?;
+            let inode = Inode { replication, block_count: blocks, next_block: blocks, ..node.inode.clone() };
+            tx.put(&node.key(), &inode)?;
+            for ordinal in 0..blocks {
+                let row =
+                    Block { id: block_id(file, ordinal), ..reports::row(ordinal, BlockState::Complete) };
+                tx.insert(&block(file, ordinal), &row)?;
+            }
+            note_attention(tx, file)?;
+            Ok(Answer { yes: true })
+        });
+        own(&nn, op).await.unwrap();
+        let world = World { nn, job: Replication::default(), file, nodes };
+        world.show(&vec![Liveness::Live; datanodes]);
+        world
+    }
+
+    /// How the datanodes are, in their order.
+    fn show(&self, liveness: &[Liveness]) {
+        let view = self.nn.engine.datanodes().registry().view(Instant::now());
+        let space = Space { capacity: 1 << 30, remaining: 1 << 29, ..Space::default() };
+        let node = |(node, liveness): (&Node, &Liveness)| {
+            let row = Arc::clone(&node.row);
+            Node { liveness: *liveness, space: vec![space], row, ..node.clone() }
+        };
+        let nodes = view.nodes().iter().zip(liveness).map(node).collect();
+        self.nn.engine.datanodes().set_view(View::new(nodes));
+    }
+
+    fn told(&self, ordinal: u32, place: usize, what: What) -> Reported {
+        Reported { block: block_id(self.file, ordinal), ..reports::told(ordinal, self.nodes[place].1, what) }
+    }
+
+    /// A datanode tells of the replica of a block.
+    async fn tell(&self, ordinal: u32, place: usize, what: What) {
+        let told = self.told(ordinal, place, what);
+        apply(&self.nn, &format!("u{}", place + 1), vec![told]).await.unwrap();
+    }
+
+    async fn holders(&self, blocks: u32, places: &[usize]) {
+        for ordinal in 0..blocks {
+            for place in places {
+                self.tell(ordinal, *place, What::Received(None)).await;
+            }
+        }
+    }
+
+    /// A round some time after what was noted.
+    async fn round(&mut self) -> Done {
+        pass_time(Duration::from_secs(5));
+        self.job.round(&self.nn.engine, None).await.unwrap()
+    }
+
+    /// Commands of one kind by (place of the datanode, ordinal of the block).
+    async fn commands(&self, kind: CommandKind) -> BTreeMap<(usize, u32), Command> {
+        let nodes = self.nodes.clone();
+        let read = move |tx: &mut trellis_namenode::engine::tx::Tx<'_, '_>| {
+            let scans: Vec<Scan> = nodes
+                .iter()
+                .map(|(number, _)| Scan::of(Commands::ID, command_partition(*number), 1000))
+                .collect();
+            Ok(tx.scan_all::<Commands>(&scans)?)
+        };
+        let all = self.nn.read(SUPERUSER, read).await.unwrap();
+        let mut found = BTreeMap::new();
+        for (place, rows) in all.into_iter().enumerate() {
+            for (key, row) in rows.into_iter().filter(|(key, _)| key[0] == kind as u8) {
+                let id = u64::from_be_bytes(key[1..].try_into().unwrap());
+                found.insert((place, (id >> 40) as u32), row.value);
+            }
+        }
+        found
+    }
+
+    /// Datanodes get their commands.
+    async fn deliver(&self) {
+        let engine = &self.nn.engine;
+        datanodes::round(engine).await.unwrap();
+        for place in 1..=self.nodes.len() {
+            engine.datanodes().registry().hand_out(&format!("u{place}"), 1000);
+        }
+        datanodes::round(engine).await.unwrap();
+        self.show(&vec![Liveness::Live; self.nodes.len()]);
+    }
+
+    /// Storages that have a replica of a block, by rows.
+    async fn replicas(&self, ordinal: u32) -> Vec<usize> {
+        let (file, id) = (self.file, block_id(self.file, ordinal));
+        let read = move |tx: &mut trellis_namenode::engine::tx::Tx<'_, '_>| {
+            Ok(tx.scan_all::<Replicas>(&[Scan::of(Replicas::ID, file, 1000)])?.remove(0))
+        };
+        let rows = self.nn.read(SUPERUSER, read).await.unwrap();
+        let of_block = rows.iter().filter(|(key, _)| key[..8] == id.to_be_bytes());
+        let number = |key: &[u8]| u32::from_be_bytes(key[8..12].try_into().unwrap());
+        let place = |(key, _): &(Vec<u8>, _)| {
+            self.nodes.iter().position(|(_, storage)| *storage == number(key)).unwrap()
+        };
+        of_block.map(place).collect()
+    }
+
+    async fn concern(&self) -> Option<Concern> {
+        let key = attention(self.file);
+        self.nn.read(SUPERUSER, move |tx| Ok(tx.get(&key, Hold::Loose)?.map(|row| row.value))).await.unwrap()
+    }
+}
+
+/// What it costs to look at a file: one whose blocks are copied, one that is well.
+pub async fn costs() -> (Measured, Measured) {
+    let world = World::new(3, 2, 10).await;
+    world.holders(10, &[0]).await;
+    let look = |streams: u32| {
+        let pending = Pending { copies: BTreeMap::new(), streams: [(world.nodes[0].0, streams)].into() };
+        let (inode, concern) = (world.file, Concern::default());
+        let call = Examine { inode, after: None, concern, version: None, pending, term: None };
+        let op: Op<Examined> = Box::new(move |tx| examine(tx, &call));
+        world.nn.spent(own(&world.nn, op))
+    };
+    let copied = look(10).await;
+    world.holders(10, &[1]).await;
+    (copied, look(10).await)
+}
+
+type Measured = (Result<Examined, RpcError>, Reading);
+
+pub async fn too_few_are_copied() {
+    let mut world = World::new(3, 3, 1).await;
+    world.holders(1, &[0]).await;
+    let early = world.job.round(&world.nn.engine, None).await.unwrap();
+    assert_eq!(early.files, 0, "reports of a file just closed may be on their way");
+    assert_eq!(world.round().await.copies, 1);
+    let given = world.commands(CommandKind::Transfer).await;
+    let mut targets = given[&(0, 0)].storages.clone();
+    targets.sort_unstable();
+    assert_eq!(targets, [world.nodes[1].1, world.nodes[2].1]);
+    assert_eq!(world.concern().await.map(|concern| concern.under_replicated), Some(1));
+    // What is under way is not begun again.
+    assert_eq!(world.round().await.copies, 0);
+    world.holders(1, &[1, 2]).await;
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+}
+
+pub async fn too_many_are_removed() {
+    let mut world = World::new(4, 2, 1).await;
+    world.holders(1, &[0, 1, 2, 3]).await;
+    // Those that are silent go first, and never so many that fewer than wanted are left that are heard of.
+    world.show(&[Liveness::Live, Liveness::Stale, Liveness::Live, Liveness::Live]);
+    assert_eq!(world.round().await.removed, 2);
+    let left = world.replicas(0).await;
+    assert!(left.len() == 2 && !left.contains(&1), "{left:?}");
+    assert_eq!(world.commands(CommandKind::Invalidate).await.len(), 2);
+    assert_eq!(world.round().await.removed, 0, "none is counted on twice");
+    assert_eq!(world.concern().await, None);
+}
+
+pub async fn the_last_ones_stay() {
+    let mut world = World::new(3, 2, 1).await;
+    world.holders(1, &[0, 1, 2]).await;
+    world.show(&[Liveness::Live, Liveness::Stale, Liveness::Stale]);
+    assert_eq!(world.round().await.removed, 0, "only one of three is heard of");
+    assert_eq!(world.concern().await.map(|concern| concern.excess), Some(1));
+}
+
+pub async fn corrupt_ones_go_when_enough_are_good() {
+    let mut world = World::new(3, 2, 1).await;
+    world.holders(1, &[0, 1]).await;
+    let short = Reported { length: 6, ..world.told(0, 1, What::Received(None)) };
+    apply(&world.nn, "u2", vec![short]).await.unwrap();
+    let done = world.round().await;
+    assert_eq!((done.copies, done.removed), (1, 0), "one good is not enough");
+    assert_eq!(world.commands(CommandKind::Transfer).await[&(0, 0)].storages, [world.nodes[2].1]);
+    world.tell(0, 2, What::Received(None)).await;
+    assert_eq!(world.round().await.removed, 1);
+    assert_eq!(world.replicas(0).await, [0, 2]);
+
+    // Where no other datanode is, the corrupt one makes room.
+    let mut world = World::new(2, 2, 1).await;
+    world.holders(1, &[0]).await;
+    let short = Reported { length: 6, ..world.told(0, 1, What::Received(None)) };
+    apply(&world.nn, "u2", vec![short]).await.unwrap();
+    assert_eq!(world.round().await.removed, 1);
+    world.tell(0, 1, What::Deleted).await;
+    let deleted = world.commands(CommandKind::Invalidate).await;
+    assert_eq!(deleted.keys().collect::<Vec<_>>(), [&(1, 0)]);
+    assert_eq!(world.round().await.copies, 0, "the command would delete the copy");
+    world.deliver().await;
+    assert_eq!(world.round().await.copies, 1);
+    // No good one at all: nothing goes, and that is told.
+    let mut world = World::new(2, 1, 1).await;
+    let short = Reported { length: 6, ..world.told(0, 0, What::Received(None)) };
+    apply(&world.nn, "u1", vec![short]).await.unwrap();
+    assert_eq!(world.round().await.removed, 0);
+    let concern = world.concern().await.unwrap();
+    assert_eq!((concern.missing, concern.corrupt), (1, 1));
+}
+
+pub async fn a_datanode_dies_and_returns() {
+    let mut world = World::new(3, 2, 3).await;
+    world.holders(3, &[0, 1]).await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    world.show(&[Liveness::Live, Liveness::Dead, Liveness::Live]);
+    assert_eq!(world.round().await, Done::default(), "its files are noted, and looked at in the next");
+    let done = world.round().await;
+    assert_eq!(done.copies, 2, "no more streams at a time from one datanode");
+    for ordinal in 0..3 {
+        world.tell(ordinal, 2, What::Received(None)).await;
+    }
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    // It returns with its replicas: now there are too many.
+    world.show(&[Liveness::Live; 3]);
+    world.round().await;
+    assert_eq!(world.round().await.removed, 3);
+}
+
+/// A large file is judged in batches, and so are the replicas of a storage.
+pub async fn many_blocks() {
+    let mut world = World::new(2, 1, 250).await;
+    let told: Vec<Reported> = (0..250).map(|ordinal| world.told(ordinal, 0, What::Received(None))).collect();
+    for batch in told.chunks(100) {
+        apply(&world.nn, "u1", batch.to_vec()).await.unwrap();
+    }
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    world.show(&[Liveness::Dead, Liveness::Live]);
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.concern().await.map(|concern| concern.missing), Some(250));
+    world.show(&[Liveness::Live; 2]);
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    let storage = world.nodes[0].1;
+    let mut after = None;
+    let mut seen = 0;
+    loop {
+        let op: Op<Noted> = Box::new(move |tx| note_storage(tx, storage, after, None));
+        let noted = own(&world.nn, op).await.unwrap();
+        seen += noted.replicas;
+        let Some(more) = noted.more else { break };
+        after = Some(more);
+    }
+    assert_eq!(seen, 250);
+}
+
+/// A copy that does not arrive is ordered again.
+pub async fn a_copy_that_is_lost() {
+    let mut world = World::new(3, 2, 1).await;
+    world.holders(1, &[0]).await;
+    assert_eq!(world.round().await.copies, 1);
+    assert_eq!(world.round().await.copies, 0);
+    world.job.forget_older(Duration::ZERO);
+    assert_eq!(world.round().await.copies, 1);
+}
