@@ -27,6 +27,7 @@
 //! - [`file`]: files, as the namenode sees them
 //! - [`block`]: their data, to and from datanodes
 //! - `lease`: leases of files that are being written
+//! - [`admin`]: what superusers ask
 //! - [`client`]: a client and its settings
 //! - `failover`: a call over several namenodes, each method by [`semantics`]
 //! - [`namenode`]: one namenode
@@ -37,6 +38,7 @@
 //!
 //! Never here: what only a namenode knows. Wire messages stop at [`fs`], [`file`] and [`block`].
 
+pub mod admin;
 pub mod block;
 pub mod file;
 pub mod fs;

@@ -4,6 +4,8 @@
 //! - [`engine`]: runs them: path walk, permissions, groups, retry cache, membership
 //! - [`datanodes`]: what their heartbeats say; where new replicas may go
 //! - [`check`]: whether the rows of a store fit together
+//! - [`fsck`]: files and their replicas, looked at while it serves; the lists of administrators
+//! - [`http`]: the HTTP port
 //! - [`jobs`]: what a namenode does unasked: reaping, lease expiry, sweeps
 //! - [`membership`]: which namenodes live, who leads
 //! - [`store`]: a store as a whole: made ready, looked at
@@ -16,6 +18,7 @@ pub mod check;
 pub mod config;
 pub mod datanodes;
 pub mod engine;
+pub mod fsck;
 pub mod http;
 pub mod jobs;
 pub mod membership;

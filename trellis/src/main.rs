@@ -4,7 +4,9 @@
 //! - [`namenode`], [`datanode`]: one namenode, one datanode
 //! - [`store`]: init, check, dump
 //! - [`fs`]: verbs on names, as `hdfs dfs` has them
-//! - [`admin`]: status, client-config, settings
+//! - [`fsck`]: files and their replicas, as `hdfs fsck` says it
+//! - [`admin`]: status, client-config, settings, open files, blocks in trouble, datanodes
+//! - [`web`]: lines from a namenode's HTTP port
 //! - [`settings`], [`config`]: the table of settings, and where they come from
 //! - [`output`]: printing that survives a closed pipe, and says when it failed
 
@@ -14,11 +16,13 @@ mod datanode;
 #[cfg(test)]
 mod docs;
 mod fs;
+mod fsck;
 mod namenode;
 mod output;
 mod settings;
 mod store;
 mod up;
+mod web;
 
 use std::process::ExitCode;
 
@@ -58,6 +62,8 @@ enum Command {
     Store(store::Command),
     /// Works on names: ls, mkdir, mv, rm …
     Fs(fs::Args),
+    /// Looks at files and their replicas
+    Fsck(fsck::Args),
     /// Looks after a running cluster
     #[command(subcommand)]
     Admin(admin::Command),
@@ -81,6 +87,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Datanode(args) => datanode::run(args),
         Command::Store(command) => one_thread()?.block_on(store::run(command)),
         Command::Fs(args) => one_thread()?.block_on(fs::run(args)),
+        Command::Fsck(args) => one_thread()?.block_on(fsck::run(args)),
         Command::Admin(command) => one_thread()?.block_on(admin::run(command)),
     }
 }

@@ -11,6 +11,7 @@ pub mod create;
 pub mod datanodes;
 pub mod delete;
 pub mod format;
+pub mod inspect;
 pub mod lease;
 pub mod list;
 pub mod locations;

@@ -178,7 +178,7 @@ impl Service {
     }
 
     /// Writes an audit line.
-    pub(super) fn audit(&self, trail: &Trail, caller: &Caller, context: &[u8]) {
+    pub(crate) fn audit(&self, trail: &Trail, caller: &Caller, context: &[u8]) {
         if let Some(log) = &self.audit {
             log.log(trail, caller, context);
         }

@@ -9,6 +9,7 @@ use trellis_namenode::ops::attributes::{
 };
 use trellis_namenode::ops::create::{Create, CreateFlags, create};
 use trellis_namenode::ops::delete::{Delete, delete};
+use trellis_namenode::ops::inspect::{InspectedFile, inspect};
 use trellis_namenode::ops::lease::{RecoverLease, RenewLease, recover_lease, renew_lease};
 use trellis_namenode::ops::list::{BatchCursor, BatchedListing, GetBatchedListing, GetListing, Listing};
 use trellis_namenode::ops::list::{get_batched_listing, get_listing};
@@ -243,6 +244,10 @@ impl Actor {
 
     pub async fn totals(&self) -> Said<Totals> {
         self.read(totals).await
+    }
+
+    pub async fn inspect(&self, id: u64) -> Said<Vec<Option<InspectedFile>>> {
+        self.read(move |tx| inspect(tx, &[id])).await
     }
 
     pub async fn concerns(&self) -> Said<ConcernsPage> {

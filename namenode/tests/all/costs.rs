@@ -105,6 +105,7 @@ async fn reads(nn: &Namenode, root: &Actor, table: &mut Table) {
         .add(("statistics", "getFsStats", "nothing in trouble, no datanodes"), nn.spent(root.totals()).await);
     table.add(("statistics", "listCorruptFileBlocks", "none"), nn.spent(root.concerns()).await);
     let id = root.status(&f).await.unwrap().unwrap().inode.id;
+    table.add(("inspect", "fsck", "the blocks of an empty file"), nn.spent(root.inspect(id)).await);
     let by_id = format!("/.reserved/.inodes/{id}");
     table.add(("status", "getFileInfo", "a file by its id"), nn.spent(root.status(&by_id)).await);
 }

@@ -11,6 +11,7 @@ mod checks_blocks;
 mod costs;
 mod create;
 mod files;
+mod fsck;
 mod grouping;
 mod leases;
 mod listings;
@@ -114,6 +115,12 @@ macro_rules! either {
             reap::kept_answers_are_swept,
             checks::damage_is_found,
             checks_blocks::damage_to_files_is_found,
+            fsck::a_healthy_tree,
+            fsck::a_corrupt_block_and_an_open_file,
+            fsck::all_is_missing,
+            fsck::who_may_not_look_and_what_is_not_served,
+            fsck::large_trees,
+            fsck::lists_of_administrators,
             checks_blocks::damage_to_replicas_is_found,
             checks_blocks::leftovers_that_a_report_clears_are_none,
             listings::small_pages_join_up,

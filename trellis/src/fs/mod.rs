@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Subcommand;
+use trellis_client::Client;
 
 use self::shell::Shell;
 pub use self::words::plain;
@@ -186,6 +187,11 @@ impl Verb {
 /// The target of a copy from this machine.
 fn last(paths: &[String]) -> &[String] {
     paths.last().map_or(&[], std::slice::from_ref)
+}
+
+/// A client of the file system that `fs` or the configuration names.
+pub fn client(fs: Option<&str>) -> Result<Client> {
+    Ok(Shell::new(fs, &[], &[])?.client)
 }
 
 /// Runs a verb.

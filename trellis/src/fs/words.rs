@@ -26,9 +26,15 @@ const SINGLE_DASH: &[(&str, &[(&str, &str)])] = &[
 const GET: &[(&str, &str)] = &[("-ignoreCrc", "--ignore-crc"), ("-crc", "--crc")];
 const IGNORE_CRC: &[(&str, &str)] = &[("-ignoreCrc", "--ignore-crc")];
 
-/// A command line in which `trellis fs -rm -skipTrash /x` has become `trellis fs rm --skip-trash /x`. All others stay
-/// as they are.
+/// Options of `hdfs fsck` that `trellis fsck` has with two dashes.
+const FSCK: &[&str] = &["-files", "-blocks", "-locations", "-openforwrite", "-list-corruptfileblocks"];
+
+/// A command line in which `trellis fs -rm -skipTrash /x` has become `trellis fs rm --skip-trash /x`, and
+/// `trellis fsck / -files` `trellis fsck / --files`. All others stay as they are.
 pub fn plain(mut line: Vec<OsString>) -> Vec<OsString> {
+    if line.get(1).is_some_and(|command| command == "fsck") {
+        return line.into_iter().map(plain_of_fsck).collect();
+    }
     if line.get(1).is_none_or(|command| command != "fs") {
         return line;
     }
@@ -52,6 +58,13 @@ pub fn plain(mut line: Vec<OsString>) -> Vec<OsString> {
         }
     }
     line
+}
+
+fn plain_of_fsck(word: OsString) -> OsString {
+    match word.to_str().filter(|word| FSCK.contains(word)) {
+        Some(option) => format!("-{option}").into(),
+        None => word,
+    }
 }
 
 /// Where the verb stands, after the options that may come before it; `-fs` among them becomes `--fs`.
@@ -103,6 +116,7 @@ mod tests {
             ("trellis fs --help", "trellis fs --help"),
             ("trellis fs -h", "trellis fs -h"),
             ("trellis fs --fs", "trellis fs --fs"),
+            ("trellis fsck / -files -blocks -x", "trellis fsck / --files --blocks -x"),
             ("trellis admin -status", "trellis admin -status"),
             ("trellis", "trellis"),
         ] {
