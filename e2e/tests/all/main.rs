@@ -13,6 +13,7 @@ mod disks;
 mod peer;
 mod recorded;
 mod survive;
+mod verbs;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         ("data::open_files", data::open_files),
         ("data::datanode_dies", data::datanode_dies),
         ("data::flipped_byte", data::flipped_byte),
+        ("verbs::both_shells", verbs::both_shells),
     ];
     let python: &[(&'static str, Test)] = &[("wire", recorded::wire), ("fields", recorded::fields)];
     let trellis: &[(&'static str, Test)] = &[

@@ -1,8 +1,10 @@
 //! `trellis fs`: the file system from the shell, with the verbs of `hdfs dfs`.
 //!
 //! As there: the options that `--help` lists, what is printed to stdout, how a path is written and shown, exit codes 0
-//! and 1. Not as there: wrong usage ends with 2 instead of 255; times are in UTC; columns are as wide as their cells;
-//! `rm` says where in the trash something went; complaints may say more; all paths of a command lie on one file system.
+//! and 1. Not as there: wrong usage ends with 2 instead of 255 (`truncate` beyond the end with 1); `concat` takes a single
+//! source, too; `cp -p` preserves times, owner and mode only; `text` unpacks gzip only; times are in UTC; columns are as
+//! wide as their cells; `rm` says where in the trash something went; complaints may say more; all paths of a command lie
+//! on one file system.
 //!
 //! - [`words`]: command lines in the stock shell's way
 //! - [`place`]: path arguments
