@@ -26,6 +26,8 @@ use crate::transfer;
 
 /// Commands that may wait to be obeyed.
 const MAX_COMMANDS: usize = 1024;
+/// How long the namenodes but the first have to know a new datanode, before it counts as ready without them.
+const OTHERS_WAIT: Duration = Duration::from_secs(3);
 /// How long a stop waits for the folders.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 /// How long namenodes are given to hear that all disks failed.
@@ -107,7 +109,8 @@ pub struct Datanode {
     /// Where its HTTP port listens.
     pub http: SocketAddr,
     stop: watch::Sender<bool>,
-    registered: watch::Receiver<bool>,
+    registered: watch::Receiver<usize>,
+    namenodes: usize,
     task: JoinHandle<Result<(), ServeError>>,
 }
 
@@ -122,6 +125,7 @@ impl Datanode {
         let (ipc, ipc_at) = listen(Port::Ipc, options.ipc).await?;
         let (http, http_at) = listen(Port::Http, options.http).await?;
         let id = identity(&options.advertised, data_at, ipc_at, http_at);
+        let namenodes = options.namenodes.len();
         let (commands, orders) = mpsc::channel(MAX_COMMANDS);
         let (stop, stopped) = watch::channel(false);
         let node = Arc::new(Node {
@@ -129,7 +133,7 @@ impl Datanode {
             config: options.config,
             metrics: Arc::new(Metrics::new()),
             commands,
-            registered: watch::Sender::new(false),
+            registered: watch::Sender::new(0),
             opened: watch::Sender::new(None),
             failures: watch::Sender::new(0),
             shutdown: watch::Sender::new(false),
@@ -141,13 +145,21 @@ impl Datanode {
         let registered = node.registered.subscribe();
         let life = Life { node, data: Some(data), ipc: Some(ipc), orders: Some(orders), stopped };
         let task = tokio::spawn(life.live(http));
-        Ok(Datanode { data: data_at, ipc: ipc_at, http: http_at, stop, registered, task })
+        Ok(Datanode { data: data_at, ipc: ipc_at, http: http_at, stop, registered, namenodes, task })
     }
 
-    /// Waits until a namenode knows this datanode, or it ended.
+    /// Waits until the namenodes know this datanode, those that answer soon and at least one; or it ended.
     pub async fn registered(&mut self) -> Result<(), ServeError> {
+        let (registered, all) = (&mut self.registered, self.namenodes);
+        let known = async {
+            // It fails only when the datanode has ended, which is seen below.
+            if registered.wait_for(|count| *count > 0).await.is_err() {
+                std::future::pending().await
+            }
+            let _ = tokio::time::timeout(OTHERS_WAIT, registered.wait_for(|count| *count >= all)).await;
+        };
         tokio::select! {
-            Ok(_) = self.registered.wait_for(|registered| *registered) => Ok(()),
+            () = known => Ok(()),
             ended = &mut self.task => flat(ended),
         }
     }

@@ -3,6 +3,7 @@
 //! - [`server`]: what a test talks to, a Trellis cluster or, with `E2E_TARGET=stock`, the stock NameNode. Each test is
 //!   thus itself tested: what it demands of Trellis, the stock NameNode must fulfil.
 //! - [`cluster`]: a Trellis cluster, started by `trellis up` and killed piece by piece.
+//! - [`datanode`]: our datanodes under another's namenode.
 //! - [`stock`]: the stock NameNode and DataNode on loopback.
 //! - [`hadoop`]: the stock programs and recorders of `hadoop/harness`.
 //! - [`table`]: answers compared with the tables recorded from stock, less a checked-in list of exclusions.
@@ -15,6 +16,7 @@
 
 pub mod bench;
 pub mod cluster;
+pub mod datanode;
 pub mod disk;
 pub mod hadoop;
 pub mod metrics;

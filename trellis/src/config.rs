@@ -105,23 +105,28 @@ impl Sources {
 
     /// Settings of a namenode from all three places.
     pub fn namenode(&self) -> Result<Settings> {
+        self.namenode_over(Settings::default())
+    }
+
+    /// The same over other defaults.
+    pub fn namenode_over(&self, defaults: Settings) -> Result<Settings> {
         let file = self.file()?;
-        self.merge(&NAMENODE, &file.namenode, environment())
+        self.merge(&NAMENODE, defaults, &file.namenode, environment())
     }
 
     /// Settings of a datanode from all three places.
     pub fn datanode(&self) -> Result<datanode::Settings> {
         let file = self.file()?;
-        self.merge(&DATANODE, &file.datanode, environment())
+        self.merge(&DATANODE, datanode::Settings::default(), &file.datanode, environment())
     }
 
-    fn merge<S: Default>(
+    fn merge<S>(
         &self,
         table: &Table<S>,
+        mut settings: S,
         in_file: &BTreeMap<String, toml::Value>,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<S> {
-        let mut settings = S::default();
         let from = self.config.as_deref().unwrap_or(Path::new(""));
         for (name, value) in in_file {
             let setting =
@@ -247,8 +252,10 @@ mod tests {
             parse("[namenode]\nlease_soft = '1s'\nlease_check = '1s'\nreplication = 1\nheartbeat = '100ms'")
                 .unwrap();
         let environment = env(&[("TRELLIS_LEASE_SOFT", "2s"), ("TRELLIS_LEASE_CHECK", "2s"), ("PATH", "x")]);
-        let config =
-            sources(&["lease_soft=3s"]).merge(&NAMENODE, &file.namenode, environment).unwrap().config;
+        let config = sources(&["lease_soft=3s"])
+            .merge(&NAMENODE, Settings::default(), &file.namenode, environment)
+            .unwrap()
+            .config;
         assert_eq!(config.lease_soft, Duration::from_secs(3));
         assert_eq!(config.lease_check, Duration::from_secs(2));
         assert_eq!((config.replication, config.heartbeat), (1, Duration::from_millis(100)));
@@ -257,40 +264,58 @@ mod tests {
     #[test]
     fn unknown_names_are_errors_everywhere() {
         let file = File::default();
-        let flag = sources(&["lease_sofd=3s"]).merge(&NAMENODE, &file.namenode, env(&[])).unwrap_err();
+        let flag = sources(&["lease_sofd=3s"])
+            .merge(&NAMENODE, Settings::default(), &file.namenode, env(&[]))
+            .unwrap_err();
         assert!(format!("{flag:#}").contains("did you mean lease_soft"), "{flag:#}");
-        let variable =
-            sources(&[]).merge(&NAMENODE, &file.namenode, env(&[("TRELLIS_LEASE_SOFD", "1s")])).unwrap_err();
+        let variable = sources(&[])
+            .merge(&NAMENODE, Settings::default(), &file.namenode, env(&[("TRELLIS_LEASE_SOFD", "1s")]))
+            .unwrap_err();
         assert!(format!("{variable:#}").contains("TRELLIS_LEASE_SOFD"), "{variable:#}");
         assert!(parse("[up]\nport = 1").is_err());
         assert!(parse("[nodes]\n").is_err());
-        let in_file = sources(&[]).merge(&NAMENODE, &parse("[namenode]\nx = 1").unwrap().namenode, env(&[]));
+        let in_file = sources(&[]).merge(
+            &NAMENODE,
+            Settings::default(),
+            &parse("[namenode]\nx = 1").unwrap().namenode,
+            env(&[]),
+        );
         assert!(format!("{:#}", in_file.unwrap_err()).contains("\"x\""));
     }
 
     #[test]
     fn variables_of_options_and_tests_are_no_settings() {
         let environment = env(&[("TRELLIS_STORE", "mem:"), ("TRELLIS_BIN", "x"), ("TRELLIS_TEST_SEED", "1")]);
-        sources(&[]).merge(&NAMENODE, &BTreeMap::new(), environment).unwrap();
+        sources(&[]).merge(&NAMENODE, Settings::default(), &BTreeMap::new(), environment).unwrap();
     }
 
     #[test]
     fn a_datanodes_variables_have_a_longer_prefix() {
         let variables = [("TRELLIS_DATANODE_HEARTBEAT", "1s"), ("TRELLIS_HEARTBEAT", "300ms")];
-        let namenode = sources(&[]).merge(&NAMENODE, &BTreeMap::new(), env(&variables)).unwrap();
+        let namenode =
+            sources(&[]).merge(&NAMENODE, Settings::default(), &BTreeMap::new(), env(&variables)).unwrap();
         assert_eq!(namenode.config.heartbeat, Duration::from_millis(300));
-        let datanode = sources(&[]).merge(&DATANODE, &BTreeMap::new(), env(&variables)).unwrap();
+        let datanode = sources(&[])
+            .merge(&DATANODE, datanode::Settings::default(), &BTreeMap::new(), env(&variables))
+            .unwrap();
         assert_eq!(datanode.config.heartbeat, Duration::from_secs(1));
         let wrong = env(&[("TRELLIS_DATANODE_HEARTBEET", "1s")]);
-        let error = sources(&[]).merge(&DATANODE, &BTreeMap::new(), wrong).map(drop).unwrap_err();
+        let error = sources(&[])
+            .merge(&DATANODE, datanode::Settings::default(), &BTreeMap::new(), wrong)
+            .map(drop)
+            .unwrap_err();
         assert!(format!("{error:#}").contains("did you mean heartbeat"), "{error:#}");
     }
 
     #[test]
     fn wrong_values_say_which_setting_and_what_to_give() {
-        let error = sources(&["call_age=60"]).merge(&NAMENODE, &BTreeMap::new(), env(&[])).unwrap_err();
+        let error = sources(&["call_age=60"])
+            .merge(&NAMENODE, Settings::default(), &BTreeMap::new(), env(&[]))
+            .unwrap_err();
         let text = format!("{error:#}");
         assert!(text.contains("call_age") && text.contains("such as 30s"), "{text}");
-        assert!(sources(&["call_age"]).merge(&NAMENODE, &BTreeMap::new(), env(&[])).is_err());
+        assert!(
+            sources(&["call_age"]).merge(&NAMENODE, Settings::default(), &BTreeMap::new(), env(&[])).is_err()
+        );
     }
 }

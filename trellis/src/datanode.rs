@@ -16,7 +16,8 @@ use crate::namenode::{end_with, resolve};
 use crate::output::say;
 use crate::settings::datanode::Settings;
 
-/// What a datanode prints once a namenode knows it, followed by its data, IPC and HTTP addresses.
+/// What a datanode prints once a namenode knows it, followed by its data, IPC and HTTP addresses
+/// as URLs.
 pub const READY: &str = "trellis datanode ready: ";
 
 const EXAMPLE: &str = "\
@@ -118,7 +119,7 @@ async fn serve(options: Options) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    say(format_args!("{READY}{} ipc {} http://{}", datanode.data, datanode.ipc, datanode.http));
+    say(format_args!("{READY}data://{} ipc://{} http://{}", datanode.data, datanode.ipc, datanode.http));
     tokio::select! {
         // Without an error: it was shut down by RPC.
         ended = datanode.ended() => {

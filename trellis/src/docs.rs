@@ -44,8 +44,8 @@ such a file, with the values that its own flags, environment and file give.
 const DATANODE: &str = "
 ## Settings of a datanode
 
-Given as `--set NAME=VALUE` to `datanode`, as `TRELLIS_DATANODE_NAME` with the name in capitals, or in the table
-`[datanode]` of the file.
+Given as `--set NAME=VALUE` to `datanode`, as `--set datanode.NAME=VALUE` to `up`, as `TRELLIS_DATANODE_NAME` with the
+name in capitals, or in the table `[datanode]` of the file.
 
 | setting | default | form | stock's name | meaning |
 |---|---|---|---|---|

@@ -48,6 +48,9 @@ pub struct Args {
     /// Where to append the audit log, in HDFS's format; none when left out
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
+    /// The setting `replication`, unless one is given elsewhere: as many as `trellis up` has datanodes
+    #[arg(long, hide = true, value_name = "N")]
+    default_replication: Option<u32>,
     /// The `trellis up` that started this: both end together
     #[arg(long, hide = true, value_name = "PID")]
     parent_pid: Option<i32>,
@@ -60,7 +63,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(parent) = args.parent_pid {
         end_with(parent)?;
     }
-    let Settings { config, limits } = args.sources.namenode()?;
+    let mut defaults = Settings::default();
+    if let Some(replication) = args.default_replication {
+        defaults.config.replication = replication;
+    }
+    let Settings { config, limits } = args.sources.namenode_over(defaults)?;
     let options = Options {
         config,
         limits,

@@ -3,8 +3,8 @@
 //!
 //! One call at a time, so that what is told later is newer. What could not be told is told again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use prost::Message;
@@ -12,26 +12,25 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use trellis_client::namenode::Namenode;
 use trellis_proto::exception::Kind;
+use trellis_proto::hdfs::VersionRequestProto;
 use trellis_proto::hdfs::datanode::datanode_command_proto::Type as CommandType;
 use trellis_proto::hdfs::datanode::datanode_protocol_service as protocol;
 use trellis_proto::hdfs::datanode::{
     BlockReceivedAndDeletedRequestProto, BlockReportContextProto, BlockReportRequestProto,
-    DatanodeCommandProto, DatanodeRegistrationProto, ErrorReportRequestProto, HeartbeatRequestProto,
-    RegisterDatanodeRequestProto, ReportBadBlocksRequestProto, StorageBlockReportProto,
-    StorageReceivedDeletedBlocksProto, VolumeFailureSummaryProto,
+    DatanodeCommandProto, DatanodeRegistrationProto, ErrorReportRequestProto, RegisterDatanodeRequestProto,
+    ReportBadBlocksRequestProto, StorageBlockReportProto,
 };
 use trellis_proto::hdfs::nnha_status_heartbeat_proto::State;
-use trellis_proto::hdfs::{StorageReportProto, VersionRequestProto};
+
 use trellis_proto::methods::Rpc;
 use trellis_proto::presence::Checked;
 
 use super::active::Verdict;
 use super::outbox::{Changes, Outbox, Wanted};
-use super::registration::{check_pool, pool_of, registration, storage_proto};
-use super::report::full_report;
+use super::registration::{check_pool, pool_of, registration};
+use super::report::{by_storage, full_report, heartbeat_request};
 use crate::node::Node;
 use crate::shared::Shared;
-use crate::store::StorageReport;
 
 /// The pause after a failed call; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -50,6 +49,8 @@ enum Trouble {
 pub(crate) struct Actor {
     index: usize,
     node: Arc<Node>,
+    /// It has known this datanode before.
+    known: AtomicBool,
 }
 
 /// What is known while the namenode knows this datanode.
@@ -71,7 +72,7 @@ struct Registered<'a> {
 impl Actor {
     /// The namenode of this place in the list.
     pub(crate) fn new(index: usize, node: Arc<Node>) -> Actor {
-        Actor { index, node }
+        Actor { index, node, known: AtomicBool::new(false) }
     }
 
     /// Runs until `stop` (None), or until one of the two wants no more of the other: why.
@@ -107,7 +108,11 @@ impl Actor {
                 Ok(mut registered) => {
                     (pause, silent) = (FIRST_PAUSE, false);
                     match registered.serve().await {
-                        Ok(()) => continue,
+                        Ok(()) => {
+                            // One that forgets at once is not asked as fast as it answers.
+                            tokio::time::sleep(FIRST_PAUSE).await;
+                            continue;
+                        }
                         Err(trouble) => trouble,
                     }
                 }
@@ -148,7 +153,9 @@ impl Actor {
         }
         tracing::info!(namenode = %self.name(), uuid = shared.id.datanode_uuid, "registered");
         self.node.namenodes.known_as(&registration.datanode_id);
-        self.node.registered.send_replace(true);
+        if !self.known.swap(true, Ordering::Relaxed) {
+            self.node.registered.send_modify(|count| *count += 1);
+        }
         let now = Instant::now();
         Ok(Registered {
             actor: self,
@@ -380,60 +387,4 @@ async fn blocking<T: Send + 'static>(
     let shared = shared.clone();
     let done = tokio::task::spawn_blocking(move || work(&shared)).await;
     done.map_err(|error| Trouble::Passing(error.to_string()))
-}
-
-fn by_storage(shared: &Shared, changes: &Changes) -> Vec<StorageReceivedDeletedBlocksProto> {
-    let mut storages = BTreeMap::<_, Vec<_>>::new();
-    for ((storage, _), change) in changes {
-        storages.entry(storage).or_default().push(change.to_proto());
-    }
-    // Hadoop still demands the old field.
-    #[allow(deprecated)]
-    let storages = storages.into_iter().map(|(storage, blocks)| StorageReceivedDeletedBlocksProto {
-        storage_uuid: storage.to_string(),
-        blocks,
-        storage: Some(storage_proto(storage, shared.namenodes.storage_type(storage))),
-    });
-    storages.collect()
-}
-
-/// `wants_lease`: a full report is due.
-fn heartbeat_request(
-    registration: &DatanodeRegistrationProto,
-    shared: &Shared,
-    storages: &[StorageReport],
-    wants_lease: bool,
-) -> HeartbeatRequestProto {
-    let (failed, live): (Vec<_>, Vec<_>) = storages.iter().partition(|storage| storage.failed);
-    // Hadoop still demands the old field.
-    #[allow(deprecated)]
-    let report = |storage: &StorageReport| StorageReportProto {
-        storage_uuid: storage.storage.to_string(),
-        failed: Some(false),
-        capacity: Some(storage.capacity),
-        dfs_used: Some(storage.used),
-        remaining: Some(storage.remaining),
-        block_pool_used: Some(storage.used),
-        storage: Some(storage_proto(&storage.storage, storage.storage_type)),
-        non_dfs_used: Some(storage.non_dfs_used),
-        mount: None,
-    };
-    let failures = (!failed.is_empty()).then(|| VolumeFailureSummaryProto {
-        failed_storage_locations: failed.iter().map(|storage| storage.path.display().to_string()).collect(),
-        last_volume_failure_date: shared.namenodes.last_failure_ms(),
-        estimated_capacity_lost_total: failed.iter().map(|storage| storage.capacity).sum(),
-    });
-    HeartbeatRequestProto {
-        registration: registration.clone(),
-        reports: live.into_iter().map(report).collect(),
-        xmits_in_progress: Some(shared.copying.taken() as u32),
-        xceiver_count: Some(shared.sessions.taken() as u32),
-        failed_volumes: Some(failed.len() as u32),
-        cache_capacity: Some(0),
-        cache_used: Some(0),
-        volume_failure_summary: failures,
-        request_full_block_report_lease: Some(wants_lease),
-        slow_peers: Vec::new(),
-        slow_disks: Vec::new(),
-    }
 }

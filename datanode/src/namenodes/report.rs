@@ -1,12 +1,20 @@
-//! Full block reports: every replica of every storage, in Hadoop's buffer encoding.
+//! What namenodes are told: heartbeats, changes, and full reports, which list every replica of every storage in Hadoop's
+//! buffer encoding.
+
+use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use prost::encoding::encode_varint;
-use trellis_proto::hdfs::DatanodeStorageProto;
-use trellis_proto::hdfs::datanode::StorageBlockReportProto;
+use trellis_proto::hdfs::datanode::{
+    DatanodeRegistrationProto, HeartbeatRequestProto, StorageBlockReportProto,
+    StorageReceivedDeletedBlocksProto, VolumeFailureSummaryProto,
+};
+use trellis_proto::hdfs::{DatanodeStorageProto, StorageReportProto};
 
+use super::outbox::Changes;
 use super::registration::storage_proto;
-use crate::store::{BlockStore, Replica};
+use crate::shared::Shared;
+use crate::store::{BlockStore, Replica, StorageReport};
 
 /// A report's buffers are at most so long.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -56,6 +64,63 @@ impl Buffers {
             number_of_blocks: Some(self.replicas),
             blocks_buffers: self.full,
         }
+    }
+}
+
+/// Changes as a call carries them.
+pub(crate) fn by_storage(shared: &Shared, changes: &Changes) -> Vec<StorageReceivedDeletedBlocksProto> {
+    let mut storages = BTreeMap::<_, Vec<_>>::new();
+    for ((storage, _), change) in changes {
+        storages.entry(storage).or_default().push(change.to_proto());
+    }
+    // Hadoop still demands the old field.
+    #[allow(deprecated)]
+    let storages = storages.into_iter().map(|(storage, blocks)| StorageReceivedDeletedBlocksProto {
+        storage_uuid: storage.to_string(),
+        blocks,
+        storage: Some(storage_proto(storage, shared.namenodes.storage_type(storage))),
+    });
+    storages.collect()
+}
+
+/// A heartbeat; `wants_lease`: a full report is due.
+pub(crate) fn heartbeat_request(
+    registration: &DatanodeRegistrationProto,
+    shared: &Shared,
+    storages: &[StorageReport],
+    wants_lease: bool,
+) -> HeartbeatRequestProto {
+    let (failed, live): (Vec<_>, Vec<_>) = storages.iter().partition(|storage| storage.failed);
+    // Hadoop still demands the old field.
+    #[allow(deprecated)]
+    let report = |storage: &StorageReport| StorageReportProto {
+        storage_uuid: storage.storage.to_string(),
+        failed: Some(false),
+        capacity: Some(storage.capacity),
+        dfs_used: Some(storage.used),
+        remaining: Some(storage.remaining),
+        block_pool_used: Some(storage.used),
+        storage: Some(storage_proto(&storage.storage, storage.storage_type)),
+        non_dfs_used: Some(storage.non_dfs_used),
+        mount: None,
+    };
+    let failures = (!failed.is_empty()).then(|| VolumeFailureSummaryProto {
+        failed_storage_locations: failed.iter().map(|storage| storage.path.display().to_string()).collect(),
+        last_volume_failure_date: shared.namenodes.last_failure_ms(),
+        estimated_capacity_lost_total: failed.iter().map(|storage| storage.capacity).sum(),
+    });
+    HeartbeatRequestProto {
+        registration: registration.clone(),
+        reports: live.into_iter().map(report).collect(),
+        xmits_in_progress: Some(shared.copying.taken() as u32),
+        xceiver_count: Some(shared.sessions.taken() as u32),
+        failed_volumes: Some(failed.len() as u32),
+        cache_capacity: Some(0),
+        cache_used: Some(0),
+        volume_failure_summary: failures,
+        request_full_block_report_lease: Some(wants_lease),
+        slow_peers: Vec::new(),
+        slow_disks: Vec::new(),
     }
 }
 

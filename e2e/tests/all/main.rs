@@ -8,6 +8,7 @@ mod client;
 mod contract;
 mod crash;
 mod data;
+mod datanodes;
 mod deaths;
 mod disks;
 mod peer;
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
         ("data::datanode_dies", data::datanode_dies),
         ("data::flipped_byte", data::flipped_byte),
         ("verbs::both_shells", verbs::both_shells),
+        ("datanodes::mixed_pipelines", datanodes::mixed_pipelines),
+        ("datanodes::deaths", datanodes::deaths),
+        ("datanodes::probe", datanodes::probe),
     ];
     let python: &[(&'static str, Test)] = &[("wire", recorded::wire), ("fields", recorded::fields)];
     let trellis: &[(&'static str, Test)] = &[

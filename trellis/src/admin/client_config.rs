@@ -71,7 +71,7 @@ fn namenodes(args: &Args) -> Result<Vec<String>> {
                 args.data.display()
             );
         }
-        return Ok(live.iter().map(|(_, addresses)| addresses.rpc.to_string()).collect());
+        return Ok(live.iter().map(|(_, addresses)| addresses.main.to_string()).collect());
     }
     for address in &args.namenode {
         let parts = address.rsplit_once(':');

@@ -61,7 +61,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     for member in &after {
         let moved = moved(&before, member);
         alive += usize::from(moved != Some(0));
-        let number = numbers.iter().find(|(_, its)| its.rpc.to_string() == member.addresses.rpc);
+        let number = numbers.iter().find(|(_, its)| its.main.to_string() == member.addresses.rpc);
         let leads = leader.text == member.id.to_string();
         print(line(member, number.map(|(number, _)| *number), moved, leads, args.watch))?;
     }

@@ -1,8 +1,8 @@
 //! `trellis up`: a whole cluster in the foreground.
 //!
 //! - [`data_dir`]: the data directory: its lock, pid files, address files, logs
-//! - [`child`]: one namenode as a child process
-//! - [`node`]: keeps one namenode going: start, death, restart, stop
+//! - [`child`]: one server as a child process
+//! - [`node`]: keeps one server going: start, death, restart, stop
 
 pub mod child;
 pub mod data_dir;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use trellis_metastore::open::StoreUrl;
 use trellis_namenode::store::Initialised;
 
-use self::data_dir::{Addresses, DataDir};
+use self::data_dir::{Addresses, DataDir, Kind, Member};
 use self::node::{Event, Node, Stop};
 use crate::config::{File, Sources};
 use crate::one_thread;
@@ -29,13 +29,22 @@ use crate::store::init::init;
 
 /// Most namenodes that one `up` starts.
 const MAX_NAMENODES: u16 = 64;
+/// Most datanodes that one `up` starts.
+const MAX_DATANODES: u16 = 64;
+/// Ports of a datanode: data, IPC, HTTP.
+const DATANODE_PORTS: usize = 3;
+/// Replicas of a file, if there are so many datanodes.
+const REPLICATION: u16 = 3;
+/// What a setting of the datanodes begins with after `--set`.
+const OF_DATANODES: &str = "datanode.";
 /// Namenode i listens this many ports further than namenode i − 1.
 const PORT_STEP: u16 = 10;
 
 const EXAMPLE: &str = "\
 Examples:
   trellis up
-  trellis up --data /srv/names --namenodes 3 --restart
+  trellis up --data /srv/trellis --namenodes 3 --datanodes 3 --restart
+  trellis up --set lease_soft=30s --set datanode.heartbeat=1s
   trellis up --rpc-port 0 --http-port 0          any free ports; they are printed";
 
 /// Options of `trellis up`.
@@ -51,7 +60,7 @@ pub struct Args {
     /// How many namenodes serve the one store [default: 1]
     #[arg(long, value_name = "N", env = "TRELLIS_NAMENODES")]
     namenodes: Option<u64>,
-    /// How many datanodes [default: 0; there are none yet]
+    /// How many datanodes keep files' data; 0 = names and empty files only [default: 1]
     #[arg(long, value_name = "N", env = "TRELLIS_DATANODES")]
     datanodes: Option<u64>,
     /// RPC port of the first namenode, the next ones 10 further each; 0 = any free port [default: 8020]
@@ -60,7 +69,7 @@ pub struct Args {
     /// HTTP port of the first namenode, the next ones 10 further each; 0 = any free port [default: 9870]
     #[arg(long, value_name = "PORT", env = "TRELLIS_HTTP_PORT")]
     http_port: Option<u16>,
-    /// Starts a dead namenode again
+    /// Starts a dead namenode or datanode again
     #[arg(long)]
     restart: bool,
     #[command(flatten)]
@@ -71,7 +80,7 @@ pub struct Args {
 pub struct Plan {
     /// The store.
     pub store: StoreUrl,
-    /// Start dead namenodes again?
+    /// Start dead servers again?
     pub restart: bool,
     /// Where the children's settings come from.
     pub sources: Sources,
@@ -79,17 +88,17 @@ pub struct Plan {
     pub data: DataDir,
     /// RPC and HTTP port of each namenode; 0 = any.
     pub ports: Vec<(u16, u16)>,
+    /// How many datanodes.
+    pub datanodes: u16,
 }
 
 impl Plan {
     fn of(args: Args, file: File) -> Result<Plan> {
-        let datanodes = args.datanodes.or(file.up.datanodes).unwrap_or(0);
-        if datanodes != 0 {
-            bail!(
-                "--datanodes {datanodes}: there are no datanodes yet, this version keeps names and no file data; \
-                 leave the option out, or give 0"
-            );
-        }
+        let datanodes = args.datanodes.or(file.up.datanodes).unwrap_or(1);
+        let datanodes = u16::try_from(datanodes)
+            .ok()
+            .filter(|datanodes| *datanodes <= MAX_DATANODES)
+            .with_context(|| format!("--datanodes {datanodes}: give a number from 0 to {MAX_DATANODES}"))?;
         let namenodes = args.namenodes.or(file.up.namenodes).unwrap_or(1);
         let namenodes = u16::try_from(namenodes)
             .ok()
@@ -114,13 +123,45 @@ impl Plan {
         let restart = args.restart || file.up.restart.unwrap_or(false);
         let mut sources = args.sources;
         sources.config = sources.config.map(std::path::absolute).transpose()?;
-        Ok(Plan { store, restart, sources, data, ports: rpc.into_iter().zip(http).collect() })
+        let ports = rpc.into_iter().zip(http).collect();
+        Ok(Plan { store, restart, sources, data, ports, datanodes })
     }
 
     /// Whether the only namenode has the store for itself.
     pub fn is_alone(&self) -> bool {
         matches!(self.store, StoreUrl::Lmdb(_)) && self.ports.len() == 1
     }
+
+    /// The ports that a server is to listen on; 0 = any.
+    pub fn ports_of(&self, member: Member) -> Vec<u16> {
+        match member.kind {
+            Kind::Namenode => {
+                self.ports.get(member.index).map(|(rpc, http)| vec![*rpc, *http]).unwrap_or_default()
+            }
+            Kind::Datanode => vec![0; DATANODE_PORTS],
+        }
+    }
+
+    /// Replicas of files whose clients do not say; a setting has precedence.
+    pub fn replication(&self) -> u16 {
+        match self.datanodes {
+            0 => REPLICATION,
+            datanodes => datanodes.min(REPLICATION),
+        }
+    }
+
+    /// What `--set` gives for servers of a kind.
+    pub fn settings_of(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        settings_of(&self.sources, kind)
+    }
+}
+
+fn settings_of(sources: &Sources, kind: Kind) -> impl Iterator<Item = &str> {
+    sources.set.iter().filter_map(move |setting| match (setting.strip_prefix(OF_DATANODES), kind) {
+        (of_datanodes, Kind::Datanode) => of_datanodes,
+        (None, Kind::Namenode) => Some(setting),
+        (Some(_), Kind::Namenode) => None,
+    })
 }
 
 fn ports(option: &str, first: u16, count: u16) -> Result<Vec<u16>> {
@@ -150,7 +191,13 @@ fn check_free(option: &str, ports: &[u16]) -> Result<()> {
 /// Runs the cluster until it is told to stop or its last namenode is dead.
 pub fn run(args: Args) -> Result<ExitCode> {
     let file = args.sources.file()?;
-    let config = args.sources.namenode()?.config; // wrong settings are told before anything is made
+    // Wrong settings are told before anything is made.
+    let of = |kind| Sources {
+        set: settings_of(&args.sources, kind).map(str::to_owned).collect(),
+        config: args.sources.config.clone(),
+    };
+    let config = of(Kind::Namenode).namenode()?.config;
+    of(Kind::Datanode).datanode()?;
     let plan = Arc::new(Plan::of(args, file)?);
     say(format_args!("data in {}", plan.data.path().display()));
     if plan.store == StoreUrl::Mem {
@@ -191,26 +238,46 @@ impl Signals {
     }
 }
 
-/// The running namenodes.
+/// The running servers. Datanodes start once all namenodes serve, whose addresses they need.
 struct Cluster {
     plan: Arc<Plan>,
-    nodes: JoinSet<()>,
+    namenodes: JoinSet<()>,
+    datanodes: JoinSet<()>,
+    sender: mpsc::Sender<Event>,
     events: mpsc::Receiver<Event>,
     stop: watch::Sender<Stop>,
+    /// Of the namenodes.
     addresses: Vec<Option<Addresses>>,
+    /// How many datanodes have served.
+    datanodes_ready: u16,
     announced: bool,
 }
 
 impl Cluster {
     fn start(plan: Arc<Plan>) -> Cluster {
         let (sender, events) = mpsc::channel(16);
-        let (stop, stopping) = watch::channel(Stop::No);
-        let mut nodes = JoinSet::new();
-        for index in 0..plan.ports.len() {
-            nodes.spawn(Node::new(plan.clone(), index, sender.clone(), stopping.clone()).tend());
+        let mut cluster = Cluster {
+            addresses: vec![None; plan.ports.len()],
+            plan,
+            namenodes: JoinSet::new(),
+            datanodes: JoinSet::new(),
+            sender,
+            events,
+            stop: watch::Sender::new(Stop::No),
+            datanodes_ready: 0,
+            announced: false,
+        };
+        for index in 0..cluster.plan.ports.len() {
+            let node = cluster.node(Kind::Namenode, index, &Arc::from(""));
+            cluster.namenodes.spawn(node.tend());
         }
-        let addresses = vec![None; plan.ports.len()];
-        Cluster { plan, nodes, events, stop, addresses, announced: false }
+        cluster
+    }
+
+    fn node(&self, kind: Kind, index: usize, namenodes: &Arc<str>) -> Node {
+        let member = Member { kind, index };
+        let (events, stop) = (self.sender.clone(), self.stop.subscribe());
+        Node::new(self.plan.clone(), member, namenodes.clone(), events, stop)
     }
 
     async fn run(mut self, signals: &mut Signals) -> Result<ExitCode> {
@@ -229,7 +296,8 @@ impl Cluster {
                         return Err(error);
                     }
                 }
-                ended = self.nodes.join_next() => if ended.is_none() {
+                ended = self.namenodes.join_next() => if ended.is_none() {
+                    self.end(signals).await;
                     let logs = self.plan.data.logs();
                     bail!("the last namenode is dead; look into {}, or start with --restart", logs.display());
                 }
@@ -240,63 +308,86 @@ impl Cluster {
     /// Reports what happened; an error ends the cluster.
     fn heard(&mut self, event: Event) -> Result<()> {
         match event {
-            Event::Ready { index, pid, addresses } => {
-                let log = self.plan.data.log(index);
+            Event::Ready { member, pid, addresses } => {
+                let scheme = if member.kind == Kind::Namenode { "hdfs" } else { "data" };
+                let Addresses { main, http, .. } = &addresses;
+                let log = self.plan.data.log(member);
                 say(format_args!(
-                    "namenode {index}: pid {pid}, hdfs://{}, http://{}, log {}",
-                    addresses.rpc,
-                    addresses.http,
+                    "{member}: pid {pid}, {scheme}://{main}, http://{http}, log {}",
                     log.display()
                 ));
-                self.addresses[index] = Some(addresses);
-                self.announce();
+                match member.kind {
+                    Kind::Namenode => self.addresses[member.index] = Some(addresses),
+                    Kind::Datanode => self.datanodes_ready = self.datanodes_ready.saturating_add(1),
+                }
+                self.go_on();
                 Ok(())
             }
-            Event::Died { index, how, was_ready, again_in } => {
-                let log = self.plan.data.log(index);
+            Event::Died { member, how, was_ready, again_in } => {
+                let log = self.plan.data.log(member);
                 if !was_ready && !self.announced {
-                    bail!("namenode {index} did not start ({how}); {}", data_dir::log_end(&log));
+                    bail!("{member} did not start ({how}); {}", data_dir::log_end(&log));
                 }
                 let then = match again_in {
                     Some(wait) => format!("starting it again in {} ms", wait.as_millis()),
                     None => "the others go on; with --restart it would be started again".to_owned(),
                 };
-                complain(format_args!("namenode {index} is dead ({how}), log {}: {then}", log.display()));
+                complain(format_args!("{member} is dead ({how}), log {}: {then}", log.display()));
                 Ok(())
             }
-            Event::Fault { index, error } => Err(error.context(format!("namenode {index}"))),
+            Event::Fault { member, error } => Err(error.context(member.to_string())),
         }
     }
 
-    /// Says that the cluster is ready, once, when all its namenodes serve.
-    fn announce(&mut self) {
+    /// Once all namenodes serve, starts the datanodes; once these serve, says that the cluster is ready.
+    fn go_on(&mut self) {
         let Some(all) = self.addresses.iter().cloned().collect::<Option<Vec<_>>>() else { return };
-        if std::mem::replace(&mut self.announced, true) {
+        let rpc: Vec<String> = all.iter().map(|a| a.main.to_string()).collect();
+        if self.datanodes.is_empty() && self.datanodes_ready == 0 {
+            let namenodes: Arc<str> = rpc.join(",").into();
+            for index in 0..usize::from(self.plan.datanodes) {
+                let node = self.node(Kind::Datanode, index, &namenodes);
+                self.datanodes.spawn(node.tend());
+            }
+        }
+        if self.datanodes_ready < self.plan.datanodes || std::mem::replace(&mut self.announced, true) {
             return;
         }
-        let rpc: Vec<String> = all.iter().map(|a| a.rpc.to_string()).collect();
         say(format_args!("trellis ready: hdfs://{}", rpc.join(",")));
+        self.advise(&rpc, &all);
+    }
+
+    /// Says what to try.
+    fn advise(&self, rpc: &[String], all: &[Addresses]) {
         let me = std::env::args().next().unwrap_or_else(|| "trellis".to_owned());
         let data = self.plan.data.path().display();
+        let list = rpc.join(",");
         say("\nTry next, in another terminal:");
-        say(format_args!("  {me} fs --fs hdfs://{} mkdir -p /tmp/first", rpc.join(",")));
-        say(format_args!("  {me} fs --fs hdfs://{} ls -R /", rpc.join(",")));
+        say(format_args!("  {me} fs --fs hdfs://{list} mkdir -p /tmp/first"));
+        if self.plan.datanodes > 0 {
+            say(format_args!("  {me} fs --fs hdfs://{list} put README.md /tmp/first"));
+        }
+        say(format_args!("  {me} fs --fs hdfs://{list} ls -R /"));
         say(format_args!("  hdfs dfs -fs hdfs://{} -ls -R /        with the stock Hadoop client", rpc[0]));
         say(format_args!("  {me} admin client-config --data {data} --write conf"));
         say("  HADOOP_CONF_DIR=conf hdfs dfs -ls /        over all live namenodes");
         say(format_args!("  curl http://{}/metrics", all[0].http));
         match self.plan.store {
             StoreUrl::Mem => say("Ctrl-C stops the cluster; the names go with it."),
-            StoreUrl::Lmdb(_) => say("Ctrl-C stops the cluster; the names stay."),
+            StoreUrl::Lmdb(_) => say("Ctrl-C stops the cluster; the files stay."),
         }
     }
 
-    /// Ends all namenodes: kindly, and at once when asked a second time.
+    /// Ends all servers: kindly, and at once when asked a second time.
     async fn end(&mut self, signals: &mut Signals) {
         self.stop.send_replace(Stop::Kindly);
         loop {
+            if self.namenodes.is_empty() && self.datanodes.is_empty() {
+                return;
+            }
             tokio::select! {
-                ended = self.nodes.join_next() => if ended.is_none() { return },
+                Some(_) = self.namenodes.join_next() => {}
+                Some(_) = self.datanodes.join_next() => {}
                 Some(_) = self.events.recv() => {}
                 () = signals.next() => { self.stop.send_replace(Stop::AtOnce); }
             }

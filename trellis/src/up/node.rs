@@ -1,4 +1,4 @@
-//! Keeps one namenode going: start, death, restart, stop.
+//! Keeps one server going: start, death, restart, stop.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::Plan;
 use super::child::Child;
-use super::data_dir::Addresses;
+use super::data_dir::{Addresses, Member};
 
 /// The first pause before a restart; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -30,12 +30,12 @@ pub enum Stop {
     AtOnce,
 }
 
-/// What happened to a namenode.
+/// What happened to a server.
 pub enum Event {
     /// It serves.
     Ready {
         /// Which one.
-        index: usize,
+        member: Member,
         /// Its process.
         pid: u32,
         /// Where it listens.
@@ -44,7 +44,7 @@ pub enum Event {
     /// Its process has ended without being asked.
     Died {
         /// Which one.
-        index: usize,
+        member: Member,
         /// Its exit status, for people.
         how: String,
         /// Whether it had served.
@@ -55,16 +55,18 @@ pub enum Event {
     /// It cannot be run at all.
     Fault {
         /// Which one.
-        index: usize,
+        member: Member,
         /// Why.
         error: Error,
     },
 }
 
-/// One namenode of the cluster.
+/// One server of the cluster.
 pub struct Node {
     plan: Arc<Plan>,
-    index: usize,
+    member: Member,
+    /// The namenodes of a datanode.
+    namenodes: Arc<str>,
     events: mpsc::Sender<Event>,
     stop: watch::Receiver<Stop>,
 }
@@ -76,36 +78,37 @@ enum End {
 }
 
 impl Node {
-    /// Namenode `index` of the plan.
+    /// A server of the plan; a datanode is told its `namenodes`.
     pub fn new(
         plan: Arc<Plan>,
-        index: usize,
+        member: Member,
+        namenodes: Arc<str>,
         events: mpsc::Sender<Event>,
         stop: watch::Receiver<Stop>,
     ) -> Node {
-        Node { plan, index, events, stop }
+        Node { plan, member, namenodes, events, stop }
     }
 
     /// Runs it until it is told to stop, or until it is dead and not to be started again.
     pub async fn tend(mut self) {
-        let index = self.index;
-        let mut ports = self.plan.ports[index];
+        let member = self.member;
+        let mut ports = self.plan.ports_of(member);
         let mut pause = FIRST_PAUSE;
         loop {
             let born = Instant::now();
             let end = self.live(&mut ports).await;
-            self.plan.data.forget(index);
+            self.plan.data.forget(member);
             let (how, was_ready) = match end {
                 Ok(End::Stopped) => return,
                 Ok(End::Died { how, was_ready }) => (how, was_ready),
-                Err(error) => return self.tell(Event::Fault { index, error }).await,
+                Err(error) => return self.tell(Event::Fault { member, error }).await,
             };
             if born.elapsed() >= LIVED_WELL {
                 pause = FIRST_PAUSE;
             }
             pause = pause.min(if was_ready { LONGEST_PAUSE_IN_SERVICE } else { LONGEST_PAUSE });
             let again_in = self.plan.restart.then_some(pause);
-            self.tell(Event::Died { index, how, was_ready, again_in }).await;
+            self.tell(Event::Died { member, how, was_ready, again_in }).await;
             if again_in.is_none() {
                 return;
             }
@@ -117,12 +120,12 @@ impl Node {
     }
 
     /// One life of its process. The ports that it got stay its own, so that clients find it again after a restart.
-    async fn live(&mut self, ports: &mut (u16, u16)) -> Result<End> {
+    async fn live(&mut self, ports: &mut Vec<u16>) -> Result<End> {
         if *self.stop.borrow() != Stop::No {
             return Ok(End::Stopped);
         }
-        let mut child = Child::start(&self.plan, self.index, *ports)?;
-        self.plan.data.write_pid(self.index, child.pid)?;
+        let mut child = Child::start(&self.plan, self.member, ports, &self.namenodes)?;
+        self.plan.data.write_pid(self.member, child.pid)?;
         let ready = tokio::select! {
             ready = child.ready() => ready?,
             () = stopped(&mut self.stop) => {
@@ -131,9 +134,9 @@ impl Node {
             }
         };
         if let Some(addresses) = ready {
-            *ports = (addresses.rpc.port(), addresses.http.port());
-            self.plan.data.write_addresses(self.index, &addresses)?;
-            self.tell(Event::Ready { index: self.index, pid: child.pid, addresses }).await;
+            *ports = addresses.all().map(|address| address.port()).collect();
+            self.plan.data.write_addresses(self.member, &addresses)?;
+            self.tell(Event::Ready { member: self.member, pid: child.pid, addresses }).await;
         }
         tokio::select! {
             how = child.ended() => Ok(End::Died { how, was_ready: ready.is_some() }),

@@ -55,6 +55,38 @@ fn namenodes_end_with_an_up_that_is_killed() {
 }
 
 #[test]
+fn datanodes_are_children_too_and_keep_the_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = (dir.path().join("data"), dir.path().join("file"));
+    let bytes: Vec<u8> = (0..300_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fs::write(&file, &bytes).unwrap();
+    let args = ["--datanodes", "3", "--restart", "--set", "datanode.heartbeat=100ms"];
+    let mut up = Up::start(&data, &args);
+    let put = up.fs(&["put", file.to_str().unwrap(), "/file"]);
+    assert!(put.status.success(), "{}", complaint(&put));
+    let status = up.fs(&["stat", "%r", "/file"]);
+    assert_eq!(
+        String::from_utf8_lossy(&status.stdout).trim(),
+        "3",
+        "replication is as many as there are datanodes"
+    );
+    // One that dies is started again, over its blocks.
+    let path = data.join("run/datanode-1.pid");
+    let pid = |path: &std::path::Path| fs::read_to_string(path).ok()?.trim().parse().ok().map(Pid::from_raw);
+    let first = pid(&path).unwrap();
+    kill(first, Signal::SIGKILL).unwrap();
+    wait(|| pid(&path).is_some_and(|pid| pid != first && data.join("run/datanode-1.addr").exists()));
+    let all: Vec<Pid> = (0..3).filter_map(|i| pid(&data.join(format!("run/datanode-{i}.pid")))).collect();
+    up.signal(Signal::SIGTERM);
+    assert_eq!(up.ended(), Some(0), "{}", up.stderr());
+    assert!(!all.iter().any(|pid| runs(*pid)) && !path.exists());
+
+    let again = Up::start(&data, &args);
+    let got = again.fs(&["cat", "/file"]);
+    assert!(got.stdout == bytes, "{}", complaint(&got));
+}
+
+#[test]
 fn the_others_go_on_and_the_last_death_ends_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut up = Up::start(&dir.path().join("data"), &["--namenodes", "2"]);
@@ -149,8 +181,8 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let cases: [(&[&str], &str); 9] = [
-        (&["--datanodes", "1"], "no datanodes yet"),
-        (&["--datanodes", "1000000"], "no datanodes yet"),
+        (&["--set", "datanode.heartbeet=1s"], "did you mean heartbeat"),
+        (&["--datanodes", "1000000"], "from 0 to 64"),
         (&["--namenodes", "0"], "from 1 to 64"),
         (&["--namenodes", "1000000"], "--namenodes 1000000: give a number from 1 to 64"),
         (&["--set", "heartbeet=1s"], "did you mean heartbeat"),

@@ -45,8 +45,11 @@ pub struct Up {
 
 impl Up {
     /// Starts it and waits until it is ready.
+    ///
+    /// Without datanodes, unless `args` asks for some.
     pub fn start(data: &Path, args: &[&str]) -> Up {
         let mut command = trellis(&["up", "--rpc-port", "0", "--http-port", "0", "--data"]);
+        command.env("TRELLIS_DATANODES", "0");
         let stderr = fs::File::options().create(true).append(true).open(data.with_extension("err")).unwrap();
         let mut child = command.arg(data).args(args).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
