@@ -42,6 +42,20 @@ metrics_table! {
     RPC_LARGE_REQUESTS      "trellis_rpc_large_request_bytes"       Bytes   "Memory lent to large requests.";
     AUDIT_DROPPED           "trellis_audit_lines_dropped_total"     Count   "Audit lines dropped because the disk was too slow.";
     AUDIT_LOST              "trellis_audit_lines_lost_total"        Count   "Audit lines that could not be written, as on a full disk.";
+    DATANODES_LIVE          "trellis_datanodes_live"                Count   "Datanodes that were heard of lately.";
+    DATANODES_STALE         "trellis_datanodes_stale"               Count   "Datanodes that are silent for a while, or were not heard of yet.";
+    DATANODES_DEAD          "trellis_datanodes_dead"                Count   "Datanodes whose replicas do not count.";
+    DATANODES_OWNED         "trellis_datanodes_owned"               Count   "Datanodes that this namenode gives commands to and whose reports it applies.";
+    DATANODE_REPORTS        "trellis_datanode_reports_total"        Count   "Incremental reports of datanodes that were applied here.";
+    DATANODE_FULL_REPORTS   "trellis_datanode_full_reports_total"   Count   "Storages of full reports that were applied here.";
+    DATANODE_REPORTS_KEPT   "trellis_datanode_reports_kept_total"   Count   "Incremental reports that were kept, since another namenode applies them.";
+    REPLICAS_CHANGED        "trellis_replicas_changed_total"        Count   "Replicas that came, changed or went with a report.";
+    REPLICAS_UNKNOWN        "trellis_replicas_unknown_total"        Count   "Replicas reported of blocks that no file has.";
+    REPLICAS_CONDEMNED      "trellis_replicas_condemned_total"      Count   "Replicas reported that are not as their block is, or whose bytes are bad.";
+    DATANODE_COMMANDS       "trellis_datanode_commands_total"       Count   "Commands handed out to datanodes.";
+    REPLICATION_COPIES      "trellis_replication_copies_total"      Count   "Copies of blocks that this namenode ordered as the leader.";
+    REPLICATION_REMOVED     "trellis_replication_removed_total"     Count   "Replicas that this namenode had removed as the leader: too many, or corrupt.";
+    ATTENTION_FILES         "trellis_attention_files"               Count   "Files whose replicas the leader looked at in its last round; 0 elsewhere.";
     PROCESS_CPU             "process_cpu_seconds_total"             Seconds "User and system time of this process.";
     PROCESS_MEMORY          "process_resident_anonymous_bytes"      Bytes   "Anonymous resident memory (RssAnon).";
 }

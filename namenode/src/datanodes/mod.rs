@@ -2,27 +2,35 @@
 //!
 //! - [`view`]: all datanodes at one moment, as operations see them
 //! - [`registry`]: what each told, whose it is, what it is to be told
+//! - [`counts`]: what became of reports and commands
 //! - `kept`: reports that another namenode applies
 //! - [`reports`]: how reports go through the engine
 //! - [`placement`]: chooses storages for the replicas of a block
 //!
 //! Nothing here is the truth about replicas: that is in rows. Liveness and free space are never written.
 
+pub mod counts;
 mod kept;
 pub mod placement;
 pub mod registry;
 pub mod reports;
 pub mod view;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
+use self::counts::Counts;
 use self::registry::{Registry, Timing};
+use self::view::Liveness;
 pub use self::view::View;
 use crate::config::Config;
+use crate::metrics::{
+    ATTENTION_FILES, DATANODES_DEAD, DATANODES_LIVE, DATANODES_OWNED, DATANODES_STALE, Metrics,
+};
 
 /// Files whose reports are waited for share this many bells.
 const BELLS: usize = 256;
@@ -39,6 +47,9 @@ pub struct Datanodes {
     viewed: Mutex<Option<Instant>>,
     bells: Vec<Notify>,
     full_reports: Semaphore,
+    counts: Counts,
+    /// Files that the leader looked at in its last round.
+    attention: AtomicU64,
 }
 
 impl Datanodes {
@@ -50,6 +61,8 @@ impl Datanodes {
             viewed: Mutex::default(),
             bells: (0..BELLS).map(|_| Notify::new()).collect(),
             full_reports: Semaphore::new(FULL_REPORTS_AT_ONCE),
+            counts: Counts::default(),
+            attention: AtomicU64::new(0),
         }
     }
 
@@ -88,6 +101,30 @@ impl Datanodes {
     /// report; now and then for another file. Enable it before looking at the rows.
     pub fn reported(&self, inode: u64) -> &Notify {
         &self.bells[inode as usize % BELLS]
+    }
+
+    /// What became of reports and commands.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The leader looked at so many files.
+    pub fn set_attention(&self, files: u64) {
+        self.attention.store(files, Ordering::Relaxed);
+    }
+
+    /// Shows how datanodes are and what became of their reports.
+    pub fn report(&self, metrics: &Metrics) {
+        let view = self.view();
+        let are = |liveness| view.nodes().iter().filter(|node| node.liveness == liveness).count() as f64;
+        metrics.set_gauge(DATANODES_LIVE, are(Liveness::Live));
+        metrics.set_gauge(DATANODES_STALE, are(Liveness::Stale));
+        metrics.set_gauge(DATANODES_DEAD, are(Liveness::Dead));
+        metrics.set_gauge(DATANODES_OWNED, self.registry().owned().len() as f64);
+        metrics.set_gauge(ATTENTION_FILES, self.attention.load(Ordering::Relaxed) as f64);
+        for (metric, value) in self.counts.read() {
+            metrics.set_counter(metric.name, metric.help, value);
+        }
     }
 
     /// Leave to work on a full report: each is kept in memory whole.

@@ -1,12 +1,13 @@
 //! Where the replicas of a block go: never two on one datanode; the writer's own datanode first, then at random, the
-//! less loaded and the emptier preferred. All datanodes are on one rack, `/default-rack`.
+//! less loaded and the emptier preferred. A datanode that is much busier than others is taken when there are no others:
+//! a replica less is worse than a slow one. All datanodes are on one rack, `/default-rack`.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::view::{Liveness, Node, Storage, View};
 
-/// Transfers of a datanode beyond this many times the average make it too busy (stock:
+/// Transfers of a datanode beyond this many times the average make it busy (stock:
 /// `dfs.namenode.redundancy.considerLoad.factor`).
 const BUSY_FACTOR: f64 = 2.0;
 
@@ -44,12 +45,17 @@ pub fn choose(view: &View, seed: u64, wanted: &Wanted<'_>) -> Placed {
         wanted.taken.iter().filter_map(|number| Some(view.storage(*number)?.node.row.number)).collect();
     let live = view.nodes().iter().filter(|node| node.liveness == Liveness::Live);
     let (sum, nodes) = live.fold((0u64, 0u64), |(sum, nodes), node| (sum + u64::from(node.load), nodes + 1));
-    let busy = BUSY_FACTOR * sum as f64 / nodes.max(1) as f64;
+    let most = BUSY_FACTOR * sum as f64 / nodes.max(1) as f64;
     let mut candidates = Vec::new();
     for node in view.nodes() {
-        match look(node, wanted, &taken, busy) {
+        match look(node, wanted, &taken) {
             Ok(storage) => {
-                candidates.push((rank(node, wanted), random.random::<f64>() * weight(storage), storage))
+                let is_busy = most > 0.0 && f64::from(node.load) > most;
+                candidates.push((
+                    (is_busy, rank(node, wanted)),
+                    random.random::<f64>() * weight(storage),
+                    storage,
+                ))
             }
             Err(why) => placed.refusals.push((name(node), why)),
         }
@@ -66,12 +72,7 @@ fn name(node: &Node) -> String {
 }
 
 /// The storage of a datanode with the most room, or why there is none.
-fn look<'a>(
-    node: &'a Node,
-    wanted: &Wanted<'_>,
-    taken: &[u32],
-    busy: f64,
-) -> Result<Storage<'a>, &'static str> {
+fn look<'a>(node: &'a Node, wanted: &Wanted<'_>, taken: &[u32]) -> Result<Storage<'a>, &'static str> {
     if node.liveness != Liveness::Live {
         return Err(if node.liveness == Liveness::Stale { "it is stale" } else { "it is dead" });
     }
@@ -87,9 +88,6 @@ fn look<'a>(
     let Some(storage) = storage else { return Err("it has no storage that works") };
     if storage.space().remaining < wanted.bytes {
         return Err("it has not enough room");
-    }
-    if busy > 0.0 && f64::from(node.load) > busy {
-        return Err("it is too busy");
     }
     Ok(storage)
 }
@@ -109,4 +107,102 @@ fn rank(node: &Node, wanted: &Wanted<'_>) -> u8 {
 fn weight(storage: Storage<'_>) -> f64 {
     let space = storage.space();
     (space.remaining as f64 / space.capacity.max(1) as f64).max(0.01)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use trellis_metastore::schema::{self, Datanode};
+
+    use super::*;
+    use crate::datanodes::view::Space;
+
+    /// A datanode: liveness, load, (whether it failed, room) of each storage. Its number is 10 · (place + 1).
+    type Seed = (u8, u32, Vec<(bool, u64)>);
+
+    fn view(nodes: &[Seed]) -> View {
+        let node = |(i, (liveness, load, storages)): (usize, &Seed)| {
+            let number = 10 * (i as u32 + 1);
+            let storage = |(s, (failed, _)): (usize, &(bool, u64))| schema::Storage {
+                uuid: format!("s{number}-{s}"),
+                number: number + 1 + s as u32,
+                failed: *failed,
+                ..schema::Storage::default()
+            };
+            let space = |(_, remaining): &(bool, u64)| Space {
+                capacity: 1000,
+                remaining: *remaining,
+                ..Space::default()
+            };
+            Node {
+                row: Arc::new(Datanode {
+                    uuid: format!("u{number}"),
+                    number,
+                    ip: format!("10.0.0.{i}"),
+                    data_port: 9866,
+                    storages: storages.iter().enumerate().map(storage).collect(),
+                    ..Datanode::default()
+                }),
+                liveness: [Liveness::Live, Liveness::Stale, Liveness::Dead][usize::from(*liveness)],
+                space: storages.iter().map(space).collect(),
+                load: *load,
+                heard_ms: 1,
+                reported_ms: 0,
+            }
+        };
+        View::new(nodes.iter().enumerate().map(node).collect())
+    }
+
+    fn nodes() -> impl Strategy<Value = Vec<Seed>> {
+        let storages = prop::collection::vec((any::<bool>(), 0u64..1000), 0..4);
+        prop::collection::vec((0u8..3, 0u32..20, storages), 0..8)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_chosen(
+            nodes in nodes(), seed: u64, count in 0usize..5, bytes in 0u64..1000,
+            excluded in prop::collection::vec(1u32..9, 0..3), taken in prop::collection::vec(1u32..9, 0..3),
+        ) {
+            let view = view(&nodes);
+            let excluded: Vec<String> = excluded.iter().map(|i| format!("u{}", i * 10)).collect();
+            let taken: Vec<u32> = taken.iter().map(|i| i * 10 + 1).collect();
+            let wanted = Wanted { count, bytes, excluded: &excluded, taken: &taken, ..Wanted::default() };
+            let placed = choose(&view, seed, &wanted);
+            prop_assert_eq!(&placed, &choose(&view, seed, &wanted));
+            prop_assert!(placed.storages.len() <= count);
+            let mut datanodes = BTreeSet::new();
+            for number in &placed.storages {
+                let storage = view.storage(*number).unwrap();
+                prop_assert!(datanodes.insert(storage.node.row.number), "two on one datanode");
+                prop_assert!(storage.node.liveness == Liveness::Live && !storage.row().failed);
+                prop_assert!(storage.space().remaining >= bytes && !excluded.contains(&storage.node.row.uuid));
+                let has = taken.iter().filter_map(|taken| view.storage(*taken));
+                prop_assert!(has.into_iter().all(|taken| taken.node.row.number != storage.node.row.number));
+            }
+            // Whoever was not refused and not taken was not needed.
+            let able = nodes.len() - placed.refusals.len();
+            prop_assert_eq!(placed.storages.len(), able.min(count));
+        }
+    }
+
+    #[test]
+    fn who_comes_first() {
+        let idle = (0, 0, vec![(false, 500)]);
+        let view = view(&[idle.clone(), idle.clone(), idle.clone(), (0, 50, vec![(false, 500)])]);
+        for seed in 0..50 {
+            let near = Wanted { count: 4, machine: "10.0.0.1", ..Wanted::default() };
+            let placed = choose(&view, seed, &near).storages;
+            assert_eq!((placed[0], placed[3]), (21, 41), "its own first, the busy one last");
+            let favored = ["10.0.0.2:9866".to_owned()];
+            let placed = choose(&view, seed, &Wanted { favored: &favored, ..near }).storages;
+            assert_eq!(placed[..2], [31, 21]);
+        }
+        let few = Wanted { count: 1, bytes: 501, ..Wanted::default() };
+        let refused = choose(&view, 1, &few).refusals;
+        assert_eq!(refused[0], ("10.0.0.0:9866".to_owned(), "it has not enough room"));
+    }
 }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use trellis_metastore::schema::{Datanode, Replica, ReplicaState, parts_of_block};
 use trellis_proto::exception::{Kind, RpcError};
 
+use super::counts::add;
 use crate::engine::{Engine, Op};
 use crate::ops::datanodes::{Claim, ToldStorage, claim, look_up, tell_storages};
 use crate::ops::report::{self, AT_ONCE, Applied, Report, Reported, What, page};
@@ -95,6 +96,7 @@ async fn apply_or_keep(
     if known(engine, uuid)?.owner == member {
         total = apply(engine, uuid, &replicas).await?;
         if !total.is_not_owner {
+            add(&engine.datanodes().counts().incremental, 1u64);
             return Ok(total);
         }
         let of = uuid.to_owned();
@@ -102,6 +104,7 @@ async fn apply_or_keep(
         engine.datanodes().registry().adopt(row);
     }
     engine.datanodes().registry().keep(uuid, replicas, Instant::now());
+    add(&engine.datanodes().counts().kept, 1u64);
     Ok(Applied { is_not_owner: true, ..total })
 }
 
@@ -113,6 +116,7 @@ async fn apply(engine: &Arc<Engine>, uuid: &str, replicas: &[Reported]) -> Resul
         let call = Report { uuid: uuid.to_owned(), member: engine.member(), replicas: batch.to_vec() };
         let op: Op<Applied> = Box::new(move |tx| report::apply(tx, &call));
         let done = engine.write_wait(engine.own_ctx(), lane, 0, false, op).await?;
+        engine.datanodes().counts().applied(&done);
         total.changed += done.changed;
         total.unknown += done.unknown;
         total.condemned += done.condemned;
@@ -174,6 +178,7 @@ pub async fn full(
         compared.differing += merge.differing.len() as u64;
         let applied = apply(engine, uuid, &std::mem::take(&mut merge.differing)).await?;
         if after.is_none() || applied.is_not_owner {
+            add(&engine.datanodes().counts().full, 1u64);
             return Ok(compared);
         }
         tokio::task::yield_now().await;

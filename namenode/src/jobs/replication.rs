@@ -13,6 +13,7 @@ use trellis_metastore::schema::{Attention, Concern, attention_partitions};
 
 use super::{Lead, buckets, pause};
 use crate::datanodes::View;
+use crate::datanodes::counts::add;
 use crate::datanodes::view::Liveness;
 use crate::engine::ctx::Term;
 use crate::engine::{Engine, Op};
@@ -67,9 +68,16 @@ pub async fn run(engine: Arc<Engine>, lead: Lead, mut stop: watch::Receiver<bool
     while pause(engine.config().replication_check, &mut stop).await {
         let Some(term) = lead() else {
             replication = Replication::default();
+            engine.datanodes().set_attention(0);
             continue;
         };
-        match replication.round(&engine, Some(term)).await {
+        let done = replication.round(&engine, Some(term)).await;
+        if let Ok(done) = &done {
+            add(&engine.datanodes().counts().copies, done.copies);
+            add(&engine.datanodes().counts().removed, done.removed);
+            engine.datanodes().set_attention(done.files as u64);
+        }
+        match done {
             Ok(Done { copies: 0, removed: 0, .. }) => {}
             Ok(done) => tracing::info!(done.copies, done.removed, done.files, "looked after replicas"),
             Err(error) => tracing::warn!(%error, "looking after replicas failed; it is tried again"),

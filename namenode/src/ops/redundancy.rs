@@ -16,7 +16,7 @@ use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
     Block, BlockFiles, Blocks, Command, CommandKind, Concern, StorageReplicas, Table, attention, block,
-    block_file, command, parts_of_block, storage_partition,
+    block_file, bucket_hash, command, parts_of_block, storage_partition,
 };
 use trellis_metastore::tx::{Record, Stop};
 
@@ -228,7 +228,7 @@ impl Batch<'_> {
         if short > 0 && !judged.live.is_empty() {
             short -= self.copy(tx, seen, &judged, &coming, short)?;
         }
-        let going = removable(&view, wanted, &judged, short > 0);
+        let going = removable(&view, block, wanted, &judged, short > 0);
         if !going.is_empty() {
             self.hold(tx, seen)?;
             invalidate(tx, block, &going, false)?;
@@ -315,7 +315,7 @@ fn leaving(tx: &mut Tx<'_, '_>, view: &View, block: &Block, storages: &[u32]) ->
 
 /// The replicas that may go: never so many that fewer than `wanted` are left on datanodes that are heard of.
 /// `stuck`: it has too few, and no datanode can take a copy.
-fn removable(view: &View, wanted: usize, judged: &Judged, stuck: bool) -> Vec<u32> {
+fn removable(view: &View, block: &Block, wanted: usize, judged: &Judged, stuck: bool) -> Vec<u32> {
     let mut going = Vec::new();
     if judged.sure >= wanted || (stuck && judged.sure > 0) {
         going.extend(&judged.corrupt);
@@ -324,19 +324,15 @@ fn removable(view: &View, wanted: usize, judged: &Judged, stuck: bool) -> Vec<u3
         return going;
     }
     going.extend(&judged.doubled);
-    // Stale ones first, then those with the least room.
+    // Stale ones first, then those with the least room, in per cent; of equal ones any, another for each block.
     let mut beyond: Vec<u32> = judged.live.clone();
-    let share = |storage: &u32| {
-        let Some(storage) = view.storage(*storage) else { return 0 };
-        let space = storage.space();
-        match storage.node.liveness {
-            Liveness::Live => {
-                1 + (u128::from(space.remaining) * 1_000_000 / u128::from(space.capacity.max(1))) as u64
-            }
+    beyond.sort_by_cached_key(|storage| {
+        let room = view.storage(*storage).map_or(0, |storage| match storage.node.liveness {
+            Liveness::Live => 1 + storage.space().remaining / (storage.space().capacity / 100).max(1),
             _ => 0,
-        }
-    };
-    beyond.sort_by_key(share);
+        });
+        (room, bucket_hash(&[block.id.to_be_bytes(), u64::from(*storage).to_be_bytes()].concat()))
+    });
     going.extend(beyond.into_iter().take(judged.live.len() - wanted));
     going
 }

@@ -22,6 +22,7 @@ use trellis_proto::hdfs::{
 use super::call::Caller;
 use super::service::Service;
 use super::{block_list, commands};
+use crate::datanodes::counts::add;
 use crate::datanodes::registry::{Beat, Lease};
 use crate::datanodes::reports::{self, known, note_storages, take_over};
 use crate::datanodes::view::Space;
@@ -224,6 +225,7 @@ pub(super) async fn heartbeat(
         false => None,
     };
     let given = datanodes.registry().hand_out(uuid, COMMANDS);
+    add(&datanodes.counts().commands, given.len());
     orders.extend(commands::commands(&service.identity().block_pool_id, &datanodes.view(), &given));
     Ok(answer(State::Active, row.epoch, orders, lease))
 }
@@ -391,6 +393,7 @@ async fn note_bad(service: &Service, blocks: &[trellis_proto::hdfs::LocatedBlock
         let call: Vec<Bad> = batch.iter().map(bad).collect();
         let op: Op<Applied> = Box::new(move |tx| condemn(tx, &call));
         let done = engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
+        engine.datanodes().counts().applied(&done);
         tracing::info!(done.condemned, "corrupt replicas were reported");
     }
     Ok(())

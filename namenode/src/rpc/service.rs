@@ -119,6 +119,7 @@ impl Service {
         }
         let dropped = self.audit.as_ref().map_or(0, AuditLog::dropped);
         self.metrics.set_counter(metrics::AUDIT_DROPPED.name, metrics::AUDIT_DROPPED.help, dropped);
+        self.engine.datanodes().report(&self.metrics);
         if let Some(hub) = self.hub.get().and_then(Weak::upgrade) {
             hub.report();
         }

@@ -171,6 +171,8 @@ fn main() {
         membership::the_lowest_id_leads_and_terms_grow,
         costs::the_page_says_what_the_store_counts,
         grouping::creators_in_one_directory_share_commits,
+        grouping::writers_of_one_block_files_share_commits,
+        reports::a_large_report_of_nothing_new,
         checks::every_damaged_row_is_found,
         listings::a_page_costs_one_fetch,
         walks::deleting_a_thousand_directories_costs_the_walk,

@@ -7,13 +7,15 @@ use trellis_metastore::schema::{
     Block, BlockFile, BlockState, Command, CommandKind, Datanode, Replica, ReplicaState, Storage, attention,
     block, block_file, block_id, command, replica, storage_replica,
 };
+use trellis_namenode::datanodes::View;
 use trellis_namenode::datanodes::reports::{Listed, full};
+use trellis_namenode::datanodes::view::{Liveness, Node, Space};
 use trellis_namenode::engine::Op;
 use trellis_namenode::ops::datanodes::{self, Claim, Register, ToldStorage, tell_storages};
 use trellis_namenode::ops::report::{self, Applied, Report, Reported, What};
 use trellis_proto::exception::RpcError;
 
-use crate::support::{Answer, Namenode, SUPERUSER, pass_time};
+use crate::support::{Answer, FRESH_STORE, Namenode, SUPERUSER, pass_time, rounds};
 
 /// An inode that need not exist: reports ask for blocks alone.
 pub const FILE: u64 = 20_000;
@@ -214,6 +216,52 @@ pub async fn a_full_report() {
     assert!(deletion(&nn, 1, 77).await.is_some());
     let (compared, spent) = nn.spent(full(&nn.engine, "u1", STORAGE, &list[..3], granted_ms)).await;
     assert_eq!((compared.unwrap().differing, spent.rows_written), (0, 0));
+}
+
+/// Many unchanged replicas: pages are read, nothing is written.
+pub async fn a_large_report_of_nothing_new() {
+    FRESH_STORE.set("lmdb");
+    let nn = fresh().await;
+    let count: u32 = rounds(5_000, 100_000);
+    let numbers: Vec<u32> = (0..count).collect();
+    for some in numbers.chunks(500) {
+        plant(&nn, some[0]..some[some.len() - 1] + 1).await;
+        for batch in some.chunks(report::AT_ONCE) {
+            let told = batch.iter().map(|ordinal| told(*ordinal, STORAGE, What::Received(None)));
+            apply(&nn, "u1", told.collect()).await.unwrap();
+        }
+    }
+    let list: Vec<Listed> = (0..count).map(|ordinal| listed(ordinal, 7)).collect();
+    let before = cpu();
+    let (compared, spent) = nn.spent(full(&nn.engine, "u1", STORAGE, &list, nn.engine.now_ms())).await;
+    let took = cpu() - before;
+    let compared = compared.unwrap();
+    assert_eq!((compared.rows, compared.differing), (u64::from(count), 0));
+    assert_eq!((spent.rows_written, spent.commits), (0, 0));
+    eprintln!(
+        "{count} unchanged: {took:?} of CPU, {} rows read in {} trips",
+        spent.rows_read, spent.round_trips
+    );
+}
+
+/// User and system time of this process.
+fn cpu() -> std::time::Duration {
+    use nix::sys::time::TimeValLike;
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).unwrap();
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    std::time::Duration::from_micros(micros as u64)
+}
+
+/// All datanodes of a namenode live and have room.
+pub fn show_live(nn: &Namenode) {
+    let view = nn.engine.datanodes().registry().view(tokio::time::Instant::now());
+    let space = Space { capacity: 1 << 40, remaining: 1 << 39, ..Space::default() };
+    let node = |node: &Node| Node {
+        liveness: Liveness::Live,
+        space: vec![space; node.row.storages.len()],
+        ..node.clone()
+    };
+    nn.engine.datanodes().set_view(View::new(view.nodes().iter().map(node).collect()));
 }
 
 /// The balancer copied a replica elsewhere and wants the first one gone.
