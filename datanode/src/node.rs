@@ -97,10 +97,8 @@ impl Node {
 
     fn event(&self, event: &Event) {
         match event {
-            Event::Deleted(_) => {}
-            Event::Corrupt(replica) => {
-                tracing::warn!(block = %replica.block, storage = %replica.storage, "a replica is corrupt on disk");
-            }
+            // The store has said what is wrong with it.
+            Event::Deleted(_) | Event::Corrupt(_) => {}
             Event::Missing(replica) => {
                 tracing::warn!(block = %replica.block, storage = %replica.storage, "the files of a replica are gone");
             }

@@ -14,7 +14,7 @@ pub fn blocks(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Has the scanner begin anew: removes the files in which it keeps what it has looked at.
 pub fn forget_scans(folder: &Path) -> Result<()> {
-    for path in files(folder, |name| name.starts_with("scanner.cursor"))? {
+    for path in files(folder, |name| name.contains("scanner.cursor"))? {
         fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
     }
     Ok(())

@@ -51,7 +51,7 @@ impl Child {
                 &["--rpc", "--http"]
             }
             Kind::Datanode => {
-                command.args(["--namenode", namenodes, "--hostname", "localhost", "--data"]);
+                command.args(["--namenode", namenodes, "--hostname", "127.0.0.1", "--data"]);
                 command.arg(plan.data.blocks(member.index));
                 &["--address", "--ipc", "--http"]
             }
