@@ -84,7 +84,7 @@ methods! {
     "getDelegationToken" => answer(GET_DELEGATION_TOKEN, fixed::delegation_token, note "no token, as stock without security");
     "renewDelegationToken" => refuse(RENEW_DELEGATION_TOKEN, Io, "Delegation Token can be renewed only with kerberos or web authentication");
     "cancelDelegationToken" => refuse(CANCEL_DELEGATION_TOKEN, InvalidToken, "Token not found: this cluster gives out no tokens.");
-    "setBalancerBandwidth" => refuse(SET_BALANCER_BANDWIDTH, su "setBalancerBandwidth", UnsupportedOperation, "There is no balancer bandwidth to set: this namenode does not serve datanodes yet.");
+    "setBalancerBandwidth" => refuse(SET_BALANCER_BANDWIDTH, su "setBalancerBandwidth", UnsupportedOperation, "The balancer is not served yet: there is no bandwidth to set for it.");
     "getDataEncryptionKey" => answer(GET_DATA_ENCRYPTION_KEY, fixed::data_encryption_key, note "no key: data transfer is not encrypted");
     "createSnapshot" => answer(CREATE_SNAPSHOT, fixed::create_snapshot, note "refused as stock does for a directory that is not snapshottable");
     "renameSnapshot" => answer(RENAME_SNAPSHOT, fixed::rename_snapshot, note "refused as stock does for a directory that is not snapshottable");

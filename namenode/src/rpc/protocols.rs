@@ -29,7 +29,7 @@ methods! {
 methods! {
     /// NamenodeProtocol: what nnbench, the balancer and checkpointing namenodes ask.
     NAMENODE_PROTOCOL of trellis_proto::hdfs::namenode::namenode_protocol_service:
-    "getBlocks" => refuse(GET_BLOCKS, su "getBlocks", UnsupportedOperation, "This namenode does not serve datanodes yet: there are no blocks to move.");
+    "getBlocks" => refuse(GET_BLOCKS, su "getBlocks", UnsupportedOperation, "The balancer is not served yet: blocks are not listed for it.");
     "getBlockKeys" => answer(GET_BLOCK_KEYS, block_keys, note "no keys: block tokens are off");
     "getTransactionId" => refuse(GET_TRANSACTION_ID, su "getTransactionID", UnsupportedOperation, "There is no edit log: the namespace is in the metadata store.");
     "getMostRecentCheckpointTxId" => refuse(GET_MOST_RECENT_CHECKPOINT_TX_ID, su "getMostRecentCheckpointTxId", UnsupportedOperation, "There are no checkpoints: the namespace is in the metadata store.");
