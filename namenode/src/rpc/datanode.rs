@@ -25,7 +25,7 @@ use super::{block_list, commands};
 use crate::datanodes::counts::add;
 use crate::datanodes::registry::{Beat, Lease};
 use crate::datanodes::reports::{self, known, note_storages, take_over};
-use crate::datanodes::view::Space;
+use crate::datanodes::view::{Space, View};
 use crate::engine::Op;
 use crate::ops::datanodes::{Register, ToldStorage, register as register_op};
 use crate::ops::report::{Applied, Bad, Reported, What, condemn};
@@ -383,11 +383,10 @@ pub(super) async fn client_reports_bad_blocks(
 async fn note_bad(service: &Service, blocks: &[trellis_proto::hdfs::LocatedBlockProto]) -> Answer<()> {
     let engine = service.engine();
     let view = engine.datanodes().view();
-    let number = |uuid: &String| view.storage_by_uuid(uuid).map(|storage| storage.row().number);
     let bad = |located: &trellis_proto::hdfs::LocatedBlockProto| Bad {
         block: located.b.block_id,
         stamp: located.b.generation_stamp,
-        storages: located.storage_i_ds.iter().filter_map(number).collect(),
+        storages: storages_named(&view, located),
     };
     for batch in blocks.chunks(BAD_AT_ONCE) {
         let call: Vec<Bad> = batch.iter().map(bad).collect();
@@ -397,4 +396,16 @@ async fn note_bad(service: &Service, blocks: &[trellis_proto::hdfs::LocatedBlock
         tracing::info!(done.condemned, "corrupt replicas were reported");
     }
     Ok(())
+}
+
+/// The storages whose replicas are meant. Stock readers name the datanode alone: then it is whichever of its storages has
+/// one.
+fn storages_named(view: &View, located: &trellis_proto::hdfs::LocatedBlockProto) -> Vec<u32> {
+    let number = |uuid: &String| view.storage_by_uuid(uuid).map(|storage| storage.row().number);
+    let named: Vec<u32> = located.storage_i_ds.iter().filter_map(number).collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let nodes = located.locs.iter().filter_map(|node| view.node(&node.id.datanode_uuid));
+    nodes.flat_map(|node| node.row.storages.iter().map(|storage| storage.number)).collect()
 }
