@@ -401,7 +401,8 @@ impl Registry {
         for known in self.nodes.values() {
             let works = known.row.storages.iter().filter(|storage| !storage.failed).count();
             all += works;
-            heard += if known.heard.is_some() { works } else { 0 };
+            // One that registered and sent no heartbeat yet has not told its room: it can be given nothing.
+            heard += if known.heard.is_some() && !known.space.is_empty() { works } else { 0 };
         }
         heard * 2 < all
     }

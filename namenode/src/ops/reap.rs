@@ -113,8 +113,8 @@ fn free_blocks(tx: &mut Tx<'_, '_>, batch: &[(u64, FileBlock)]) -> Result<()> {
     moved.iter().for_each(|key| tx.want(key));
     replicas::remove(tx, &all)?;
     delete_present(tx, &moved)?;
-    for ((file, placed), storages) in batch.iter().zip(&replicas_of) {
-        replicas::invalidate(tx, &placed.block, storages, true)?;
+    for (((file, placed), found), storages) in batch.iter().zip(&found).zip(&replicas_of) {
+        replicas::invalidate(tx, &placed.block, found, storages, true)?;
         let key = block(*file, placed.ordinal);
         if tx.get(&key, Hold::Held)?.is_some() {
             tx.delete(&key)?;

@@ -231,7 +231,7 @@ impl Batch<'_> {
         let going = removable(&view, block, wanted, &judged, short > 0);
         if !going.is_empty() {
             self.hold(tx, seen)?;
-            invalidate(tx, block, &going, false)?;
+            invalidate(tx, block, found, &going, false)?;
             let pairs: Vec<(u64, u32)> = going.iter().map(|storage| (block.id, *storage)).collect();
             replicas::remove(tx, &pairs)?;
             self.done.removed += going.len() as u32;

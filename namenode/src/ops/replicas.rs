@@ -251,9 +251,22 @@ pub fn want_invalidate(tx: &mut Tx<'_, '_>, block_id: u64, storages: &[u32]) {
     }
 }
 
-/// Has the replicas of a block deleted from storages. `silent`: the file is gone, and nobody needs to hear that they
-/// are. A storage whose datanode is not known has none.
-pub fn invalidate(tx: &mut Tx<'_, '_>, block: &Block, storages: &[u32], silent: bool) -> Result<()> {
+/// The stamp by which a storage knows its replica: a datanode deletes one only by its exact stamp. The pipeline has the
+/// block's, whatever was reported before it was built.
+fn stamp_on(block: &Block, found: &[Found], storage: u32) -> u64 {
+    let own = found.iter().find(|found| found.storage == storage && !block.expected.contains(&storage));
+    own.map_or(block.stamp, |found| found.replica.stamp)
+}
+
+/// Has the replicas of a block deleted from storages. `found`: what is known of its replicas. `silent`: the file is
+/// gone, and nobody needs to hear that they are. A storage whose datanode is not known has none.
+pub fn invalidate(
+    tx: &mut Tx<'_, '_>,
+    block: &Block,
+    found: &[Found],
+    storages: &[u32],
+    silent: bool,
+) -> Result<()> {
     let mut of_datanode: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for storage in storages {
         if let Some(found) = tx.ctx.datanodes.storage(*storage) {
@@ -262,13 +275,14 @@ pub fn invalidate(tx: &mut Tx<'_, '_>, block: &Block, storages: &[u32], silent: 
     }
     want_invalidate(tx, block.id, storages);
     for (datanode, storages) in of_datanode {
-        let given_ms = tx.ctx.now_ms;
+        // A datanode has one replica of a block: of several stamps that were reported the newest is it.
+        let stamp = storages.iter().map(|storage| stamp_on(block, found, *storage)).max();
         let given = Command {
-            stamp: block.stamp,
+            stamp: stamp.unwrap_or(block.stamp),
             length: block.length,
             storages,
             silent,
-            given_ms,
+            given_ms: tx.ctx.now_ms,
             ..Command::default()
         };
         give(tx, datanode, CommandKind::Invalidate, block.id, &given)?;

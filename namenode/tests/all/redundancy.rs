@@ -25,6 +25,8 @@ use trellis_metastore::counters::Reading;
 use trellis_proto::exception::RpcError;
 
 use crate::actor::Actor;
+use crate::calls::root;
+use crate::reap::reap_all;
 use crate::reports::{self, apply, own};
 use crate::support::{Answer, Namenode, SUPERUSER, pass_time};
 
@@ -248,6 +250,30 @@ pub async fn corrupt_ones_go_when_enough_are_good() {
     assert_eq!(world.round().await.removed, 0);
     let concern = world.concern().await.unwrap();
     assert_eq!((concern.missing, concern.corrupt), (1, 1));
+}
+
+/// A datanode deletes a replica only by the stamp that it knows: one that missed an append goes by its own, or the copy
+/// that is to take its place is refused for ever.
+pub async fn an_outdated_one_goes_by_its_own_stamp() {
+    let outdated = async || {
+        let world = World::new(2, 2, 1).await;
+        world.holders(1, &[0]).await;
+        let old = Reported { stamp: 1000, ..world.told(0, 1, What::Received(None)) };
+        apply(&world.nn, "u2", vec![old]).await.unwrap();
+        world
+    };
+    let stamps = async |world: &World| -> Vec<(usize, u64)> {
+        let given = world.commands(CommandKind::Invalidate).await;
+        given.iter().map(|((place, _), command)| (*place, command.stamp)).collect()
+    };
+    let mut world = outdated().await;
+    assert_eq!(world.round().await.removed, 1);
+    assert_eq!(stamps(&world).await, [(1, 1000)]);
+    // Its file is deleted before anybody looked after it.
+    let world = outdated().await;
+    assert_eq!(root(&world.nn).rm("/f", false).await, Ok(true));
+    reap_all(&world.nn).await;
+    assert_eq!(stamps(&world).await, [(0, 1001), (1, 1000)]);
 }
 
 pub async fn a_datanode_dies_and_returns() {

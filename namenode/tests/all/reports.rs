@@ -8,6 +8,7 @@ use trellis_metastore::schema::{
     block, block_file, block_id, command, replica, storage_replica,
 };
 use trellis_namenode::datanodes::View;
+use trellis_namenode::datanodes::registry::Beat;
 use trellis_namenode::datanodes::reports::{Listed, full};
 use trellis_namenode::datanodes::view::{Liveness, Node, Space};
 use trellis_namenode::engine::Op;
@@ -278,6 +279,21 @@ pub async fn a_balanced_replica() {
     apply(&nn, "u1", vec![told(0, STORAGE, What::Deleted)]).await.unwrap();
     apply(&nn, "u2", moved).await.unwrap();
     assert!(found(&nn, 0, storage).await.is_some());
+}
+
+/// Until its first heartbeat nobody knows its room: a namenode that started just now sends writers elsewhere.
+pub async fn one_that_only_registered_is_not_heard_of_yet() {
+    let nn = Namenode::fresh().await;
+    register(&nn, "u1").await.unwrap();
+    let row = storages(&nn, "u1", &["s1"]).await.unwrap();
+    let mut registry = nn.engine.datanodes().registry();
+    let now = tokio::time::Instant::now();
+    registry.looked(Vec::new(), now);
+    assert!(registry.view(now).is_early());
+    let told = ToldStorage { uuid: "s1".into(), kind: 1, failed: false };
+    let beat = Beat { storages: vec![(told, Space::default())], load: 0 };
+    registry.hear(&row, &beat, now, nn.engine.now_ms()).unwrap();
+    assert!(!registry.view(now).is_early());
 }
 
 pub async fn who_owns_a_datanode() {
