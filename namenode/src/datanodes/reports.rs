@@ -11,10 +11,10 @@ use trellis_proto::exception::{Kind, RpcError};
 use super::counts::add;
 use crate::engine::{Engine, Op};
 use crate::ops::datanodes::{Claim, ToldStorage, claim, look_up, tell_storages};
-use crate::ops::report::{self, AT_ONCE, Applied, Report, Reported, What, page};
+use crate::ops::report::{self, AT_ONCE, Applied, Report, Reported, Stored, What, page};
 
-/// Rows of a storage that are compared at a time.
-const PAGE: u32 = 2000;
+/// Rows of a storage that are compared at a time, each with its block.
+const PAGE: u32 = 1000;
 
 /// One replica in a full report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,8 +152,8 @@ pub async fn inherit(engine: &Arc<Engine>, uuid: &str) -> Result<bool, RpcError>
     Ok(inherited.has_gap)
 }
 
-/// One storage of a full report, whose lease was granted at `granted_ms`. Pages of rows that are as the report says cost
-/// a read each, and no write.
+/// One storage of a full report, whose lease was granted at `granted_ms`. Pages of rows that are as the report says,
+/// and as their blocks are, cost a read each, and no write.
 pub async fn full(
     engine: &Arc<Engine>,
     uuid: &str,
@@ -167,10 +167,10 @@ pub async fn full(
     let (mut compared, mut after) = (Compared::default(), None);
     loop {
         let from = after;
-        let op: Op<Vec<(u64, Replica)>> = Box::new(move |tx| page(tx, storage, from, PAGE));
+        let op: Op<Vec<Stored>> = Box::new(move |tx| page(tx, storage, from, PAGE));
         let rows = engine.read_wait(engine.own_ctx(), u64::from(storage), op).await?;
         compared.rows += rows.len() as u64;
-        after = rows.last().map(|(block, _)| *block).filter(|_| rows.len() == PAGE as usize);
+        after = rows.last().map(|row| row.block).filter(|_| rows.len() == PAGE as usize);
         merge.page(&rows);
         if after.is_none() {
             merge.rest();
@@ -195,13 +195,13 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    fn page(&mut self, rows: &[(u64, Replica)]) {
-        for (block, row) in rows {
+    fn page(&mut self, rows: &[Stored]) {
+        for Stored { block, replica: row, is_odd } in rows {
             while let Some(listed) = self.listed.get(self.next).filter(|listed| listed.block < *block) {
                 self.list(*listed);
             }
             match self.listed.get(self.next).filter(|listed| listed.block == *block) {
-                Some(listed) if is_as(row, listed) => self.next += 1,
+                Some(listed) if is_as(row, listed) && !is_odd => self.next += 1,
                 Some(listed) => self.list(*listed),
                 None if row.reported_ms < self.granted_ms => self.differing.push(Reported {
                     storage: self.storage,

@@ -4,7 +4,8 @@
 //!         The file is proved attached by inode_paths up to the root.
 //! Rows    blocks 1w · inodes 1r a component, updatePipeline 1w · inode_paths 1r a component.
 //! Cost    warm: 1 fetch + 1 commit; a block that came by concat 1–2 fetches more.
-//! Differs stamps count up per block; a new stamp that was never given out is refused.
+//! Differs stamps count up per block; a new stamp that was never given out is refused, and so is
+//!         a pipeline of which no storage is known.
 
 use trellis_metastore::schema::{Block, BlockState};
 
@@ -72,6 +73,11 @@ pub fn update_pipeline(tx: &mut Tx<'_, '_>, call: &UpdatePipeline) -> Result<()>
     let view = tx.ctx.datanodes.clone();
     let known = call.storages.iter().filter_map(|uuid| view.storage_by_uuid(uuid));
     block.expected = known.map(|storage| storage.row().number).collect();
+    if block.expected.is_empty() && !call.storages.is_empty() {
+        // Without any, a recovery would take the block for one that nobody wrote to.
+        let why = format!("{}: none of the storages that write it is known here; try again", call.new);
+        return refuse(Kind::Retriable, why);
+    }
     let before = std::mem::replace(&mut block.length, call.new.bytes);
     block.stamp = call.new.stamp;
     let mut inode = node.inode.clone();

@@ -10,9 +10,10 @@
 //!         every replica that was agreed on · attention 1w unless as many replicas are there as there should be.
 //! Cost    warm: commitBlockSynchronization 1 fetch + 1 commit; a block that came by concat up to 4 fetches more.
 //! Differs a recovery is begun anew when its primary is dead, or has not answered for a while (stock: the while only).
-//!         A block of which no byte is known, no replica was reported and no datanode lives is given up, and the file
-//!         closed without it; stock waits for its datanodes for ever. The file that the answer closes keeps nobody's
-//!         lease.
+//!         The file that the answer closes keeps nobody's lease.
+//!
+//! A block that may have been written to is never given up here, whatever is heard of its datanodes: a writer flushes
+//! without telling lengths, and datanodes that are all silent may come back.
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{
@@ -93,7 +94,8 @@ pub(super) fn release(
             }
             BlockState::UnderConstruction | BlockState::UnderRecovery => {
                 let storages = participants(tx, &last.block, found);
-                if storages.is_empty() && found.is_empty() && last.block.length == 0 && before_is_complete {
+                let was_begun = !last.block.expected.is_empty() || !found.is_empty() || last.block.length > 0;
+                if !was_begun && before_is_complete {
                     remove_last(tx, &mut inode, &tail)?;
                     tail.0.pop();
                 } else {
@@ -265,7 +267,7 @@ fn settle(
     let view = tx.ctx.datanodes.clone();
     let storages: Vec<u32> =
         call.storages.iter().filter_map(|uuid| Some(view.storage_by_uuid(uuid)?.row().number)).collect();
-    if call.close && storages.len() < tx.ctx.config.min_replication as usize {
+    if storages.len() < tx.ctx.config.min_replication as usize {
         let why = format!("{}: none of the storages that have it is known here; try again", call.block);
         return refuse(Kind::Io, why);
     }

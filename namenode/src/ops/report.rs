@@ -1,11 +1,13 @@
 //! report — DatanodeProtocol.blockReceivedAndDeleted, blockReport, reportBadBlocks      (Java: BlockManager)
 //!
-//! Held    the datanode's row, at its owner and epoch: a report that an old owner applies fails. The block row that a
-//!         replica was condemned by, or called superfluous by. The replicas' own rows are written.
+//! Held    the datanode's row, at its owner and epoch: a report that an old owner applies fails. The block row that
+//!         somebody must look at a file by. The replicas' own rows are written. A block that a new replica is noted for is
+//!         not held: it may be gone, or another, once that is written; the storage's next full report finds that out.
 //! Rows    per replica new, changed or gone: replicas 1w · storage_replicas 1w. Unknown: commands 1w. Condemned, gone or
 //!         unexpected: attention 1w.
 //! Cost    k replicas 1 fetch + 1 commit; some unknown 2 fetches, moved by concat 3. Replicas told as they are known:
-//!         nothing is written. A full report reads the storage's rows in pages, and applies what differs.
+//!         nothing is written. A full report reads the storage's rows in pages with their blocks, 2 fetches each, and
+//!         applies what differs.
 //! Differs replicas being written are noted only where the pipeline does not say so already.
 
 use trellis_metastore::change::Hold;
@@ -15,6 +17,7 @@ use trellis_metastore::schema::{
     block_file, command, parts_of_block, replica, storage_partition, storage_replica,
 };
 use trellis_metastore::schema::{Blocks, Command};
+use trellis_metastore::tx::Record;
 
 use super::datanodes;
 use super::replicas::{self, Worth, give, judge, note_attention};
@@ -107,7 +110,8 @@ pub fn apply(tx: &mut Tx<'_, '_>, call: &Report) -> Result<Applied> {
     let Some(row) = datanodes::owned(tx, &call.uuid, call.member)? else {
         return Ok(Applied { is_not_owner: true, ..Applied::default() });
     };
-    let blocks = find_blocks(tx, call, Some(row.number))?;
+    let ids: Vec<u64> = call.replicas.iter().map(|told| told.block).collect();
+    let blocks = find_blocks(tx, &ids, Some(row.number))?;
     let mut applied = Applied::default();
     for (told, found) in call.replicas.iter().zip(blocks) {
         match told.what.state() {
@@ -118,21 +122,19 @@ pub fn apply(tx: &mut Tx<'_, '_>, call: &Report) -> Result<Applied> {
     Ok(applied)
 }
 
-/// The blocks of a report, where they are now. `datanode`: to be told of those that are nowhere.
-fn find_blocks(tx: &mut Tx<'_, '_>, call: &Report, datanode: Option<u32>) -> Result<Vec<FoundBlock>> {
-    let here: Vec<TableKey<Blocks>> = call
-        .replicas
-        .iter()
-        .map(|told| parts_of_block(told.block))
-        .map(|(inode, ordinal)| block(inode, ordinal))
-        .collect();
+/// The blocks with these ids, where they are now. `datanode`: to be told of those that are nowhere.
+fn find_blocks(tx: &mut Tx<'_, '_>, ids: &[u64], datanode: Option<u32>) -> Result<Vec<FoundBlock>> {
+    let here: Vec<TableKey<Blocks>> =
+        ids.iter().map(|id| parts_of_block(*id)).map(|(inode, ordinal)| block(inode, ordinal)).collect();
     let rows = tx.get_all(&here, Hold::Loose)?;
+    // Another block lies there when concat brought it, and this id was never given out.
+    let its = |id: u64, row: Option<Record<Blocks>>| Some(row?.value).filter(|block| block.id == id);
     let mut found: Vec<FoundBlock> =
-        here.into_iter().zip(rows).map(|(key, row)| Some((key, row?.value))).collect();
+        here.into_iter().zip(rows).zip(ids).map(|((key, row), id)| Some((key, its(*id, row)?))).collect();
     let absent: Vec<usize> = (0..found.len()).filter(|i| found[*i].is_none()).collect();
-    let files: Vec<_> = absent.iter().map(|i| block_file(call.replicas[*i].block)).collect();
+    let files: Vec<_> = absent.iter().map(|i| block_file(ids[*i])).collect();
     for (i, number) in absent.iter().filter_map(|i| Some((*i, datanode?))) {
-        tx.want(&command(number, CommandKind::Invalidate, call.replicas[i].block));
+        tx.want(&command(number, CommandKind::Invalidate, ids[i]));
     }
     let files = tx.get_all(&files, Hold::Loose)?;
     let moved = absent.into_iter().zip(files).filter_map(|(i, row)| {
@@ -142,7 +144,7 @@ fn find_blocks(tx: &mut Tx<'_, '_>, call: &Report, datanode: Option<u32>) -> Res
     let (places, keys): (Vec<usize>, Vec<TableKey<Blocks>>) = moved.unzip();
     let rows = tx.get_all(&keys, Hold::Loose)?;
     for ((place, key), row) in places.into_iter().zip(keys).zip(rows) {
-        found[place] = row.map(|row| (key, row.value));
+        found[place] = its(ids[place], row).map(|block| (key, block));
     }
     Ok(found)
 }
@@ -181,11 +183,9 @@ fn present(
         applied.changed += 1;
         replicas::put(tx, told.block, told.storage, &new)?;
     }
-    let is_settled = matches!(block.state(), BlockState::Complete | BlockState::Committed);
     let worth = judge(&tx.ctx.datanodes, &block, told.storage, &new);
-    if is_settled && worth == Worth::Corrupt {
+    if is_settled(&block) && worth == Worth::Corrupt {
         applied.condemned += 1;
-        tx.get(&key, Hold::Held)?;
         return attend(tx, &key);
     }
     if !is_new || !is_whole || block.state() != BlockState::Complete {
@@ -244,25 +244,52 @@ fn invalidate(tx: &mut Tx<'_, '_>, datanode: u32, told: &Reported, silent: bool)
     give(tx, datanode, CommandKind::Invalidate, told.block, &given)
 }
 
-/// Somebody must look at the replicas of the file that has this block.
+/// Somebody must look at the replicas of the file that has this block, if it still has.
 fn attend(tx: &mut Tx<'_, '_>, key: &TableKey<Blocks>) -> Result<()> {
+    tx.get(key, Hold::Held)?;
     note_attention(tx, key.key.partition())
 }
 
+/// A replica in a storage's partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// Block id.
+    pub block: u64,
+    /// As it was last reported.
+    pub replica: Replica,
+    /// Its block is gone, or it is not as its block is: it may have been noted while that came about, and a report that
+    /// says the same again is to be applied.
+    pub is_odd: bool,
+}
+
 /// A page of the replicas of a storage past a block, as rows say, in the order of block ids.
-pub fn page(
-    tx: &mut Tx<'_, '_>,
-    storage: u32,
-    after: Option<u64>,
-    limit: u32,
-) -> Result<Vec<(u64, Replica)>> {
+pub fn page(tx: &mut Tx<'_, '_>, storage: u32, after: Option<u64>, limit: u32) -> Result<Vec<Stored>> {
     let mut scan = Scan::of(StorageReplicas::ID, storage_partition(storage), limit);
     if let Some(after) = after {
         scan = scan.after(&after.to_be_bytes());
     }
     let rows = tx.scan_all::<StorageReplicas>(&[scan])?.pop().unwrap_or_default();
-    let block = |key: &[u8]| key.try_into().map(u64::from_be_bytes).ok();
-    Ok(rows.into_iter().filter_map(|(key, row)| Some((block(&key)?, row.value))).collect())
+    let id = |key: &[u8]| key.try_into().map(u64::from_be_bytes).ok();
+    let rows: Vec<(u64, Replica)> =
+        rows.into_iter().filter_map(|(key, row)| Some((id(&key)?, row.value))).collect();
+    let ids: Vec<u64> = rows.iter().map(|(block, _)| *block).collect();
+    let blocks = find_blocks(tx, &ids, None)?;
+    let view = tx.ctx.datanodes.clone();
+    let is_odd = |replica: &Replica, found: FoundBlock| {
+        found.is_none_or(|(_, block)| {
+            is_settled(&block) && judge(&view, &block, storage, replica) == Worth::Corrupt
+        })
+    };
+    let stored = |((block, replica), found): ((u64, Replica), FoundBlock)| {
+        let is_odd = is_odd(&replica, found);
+        Stored { block, replica, is_odd }
+    };
+    Ok(rows.into_iter().zip(blocks).map(stored).collect())
+}
+
+/// Whether a block has its length and stamp.
+fn is_settled(block: &Block) -> bool {
+    matches!(block.state(), BlockState::Complete | BlockState::Committed)
 }
 
 /// Arguments of [`condemn`]: a reader or a datanode met a replica whose bytes are not what they were.
@@ -291,7 +318,8 @@ pub fn condemn(tx: &mut Tx<'_, '_>, bad: &[Bad]) -> Result<Applied> {
     for told in &call.replicas {
         replicas::want_replica(tx, told.block, told.storage);
     }
-    let blocks = find_blocks(tx, &call, None)?;
+    let ids: Vec<u64> = call.replicas.iter().map(|told| told.block).collect();
+    let blocks = find_blocks(tx, &ids, None)?;
     let mut applied = Applied::default();
     for (told, found) in call.replicas.iter().zip(blocks) {
         let row = tx.get(&replica(told.block, told.storage), Hold::Loose)?;

@@ -42,7 +42,8 @@ pub fn uuid(i: u32) -> String {
     format!("DS-{i}")
 }
 
-fn row(i: u32) -> Datanode {
+/// The row of the `i`-th datanode.
+pub fn row(i: u32) -> Datanode {
     Datanode {
         uuid: format!("DN-{i}"),
         number: 10 + i,

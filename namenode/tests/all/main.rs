@@ -3,6 +3,9 @@
 
 mod actor;
 mod attributes;
+mod block_cases;
+mod block_model;
+mod block_seeds;
 mod blocks;
 mod calls;
 mod cases;
@@ -30,6 +33,7 @@ mod simulation;
 mod support;
 mod walks;
 mod whomay;
+mod writer_dies;
 mod writing;
 
 use std::future::Future;
@@ -83,6 +87,7 @@ macro_rules! either {
             recovery::a_lease_is_taken_over_after_a_recovery,
             recovery::expiry_recovers_and_does_not_give_up,
             recovery::files_of_which_nothing_is_left_are_closed,
+            recovery::what_may_have_been_flushed_is_waited_for,
             attributes::modes_and_owners,
             attributes::times,
             attributes::replication,
@@ -106,6 +111,7 @@ macro_rules! either {
             reports::blocks_that_no_file_has,
             reports::a_moved_block,
             reports::a_full_report,
+            reports::a_full_report_of_what_was_overtaken,
             reports::a_balanced_replica,
             reports::one_that_only_registered_is_not_heard_of_yet,
             reports::who_owns_a_datanode,
@@ -141,6 +147,10 @@ macro_rules! either {
             cases::l1_pages,
             cases::p3_recursive_delete,
             cases::p5_modes,
+            block_cases::a6_an_append_moves_the_time,
+            block_cases::e5_lengths_while_writing,
+            block_cases::who_may_change_and_read_blocks,
+            block_cases::who_may_join_files,
         ]
     };
 }
@@ -181,6 +191,7 @@ fn main() {
         walks::files_below_cost_nothing,
         walks::a_summary_reads_large_directories_in_pages,
         whomay::answers_equal_the_recorded_ones,
+        block_cases::a4_the_same_call_sent_twice,
         membership::a_rewritten_member_row_is_a_barrier,
     ]);
     let plain = |name: &str, test: fn()| {
@@ -193,8 +204,12 @@ fn main() {
     all.push(plain("model::sequences_agree_over_lmdb", model::sequences_agree_over_lmdb));
     all.push(plain("model::sequences_agree_over_a_log", model::sequences_agree_over_a_log));
     all.push(plain("model::crowds_leave_sound_rows", model::crowds_leave_sound_rows));
+    all.push(plain("block_model::sequences_agree", block_model::sequences_agree_with_the_model));
+    all.push(plain("block_model::sequences_agree_over_lmdb", block_model::sequences_agree_over_lmdb));
+    let dies = writer_dies::a_writer_s_namenode_dies_at_every_store_call;
+    all.push(plain("writer_dies::a_writer_s_namenode_dies_at_every_store_call", dies));
     all.push(plain("model::calls_at_once_are_some_order", model::calls_at_once_are_some_order));
-    for (name, test) in seeds::ALL {
+    for (name, test) in seeds::ALL.iter().chain(block_seeds::ALL) {
         all.push(plain(&format!("seeds::{name}"), *test));
     }
     all.extend(simulations());

@@ -517,7 +517,7 @@ fn calls(n: usize) -> impl Strategy<Value = Vec<(usize, Call)>> {
     proptest::collection::vec((user, a_call()), 1..n)
 }
 
-fn runner(cases: u32) -> TestRunner {
+pub fn runner(cases: u32) -> TestRunner {
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     TestRunner::new_with_rng(
         config,
@@ -525,7 +525,7 @@ fn runner(cases: u32) -> TestRunner {
     )
 }
 
-fn block_on(test: impl Future<Output = ()>) {
+pub fn block_on(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 

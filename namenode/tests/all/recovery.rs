@@ -9,7 +9,7 @@ use trellis_namenode::ops::write::BlockName;
 use trellis_proto::exception::Kind;
 
 use crate::calls::{assert_sound, refusal, root};
-use crate::files::{BLOCK, cluster, named, show};
+use crate::files::{BLOCK, cluster, named, show, storage};
 use crate::support::pass_time;
 
 const SOFT: Duration = Duration::from_secs(60);
@@ -169,19 +169,46 @@ pub async fn files_of_which_nothing_is_left_are_closed() {
     su.recovered(named(&block, 0), 1002, 0, true, &[]).await.unwrap();
     assert_eq!(su.recover("/nothing", "c2").await, Ok(true));
     assert_eq!(su.must("/nothing").await.inode.block_count, 0);
-    // Datanodes that are dead, and nothing was ever heard of the block.
-    let id = su.begin("/dead", "c1").await;
-    su.add_block("/dead", id, "c1", None).await.unwrap();
-    let known = su.begin("/known", "c1").await;
-    su.add_block("/known", known, "c1", None).await.unwrap();
-    su.sync("/known", known, "c1", 1).await.unwrap();
+    // A block that no datanode ever had.
+    let id = su.begin("/nowhere", "c1").await;
+    let block = su.add_block("/nowhere", id, "c1", None).await.unwrap().block;
+    let stamp = su.next_stamp(named(&block, 0), "c1").await.unwrap();
+    let new = BlockName { stamp, ..named(&block, 0) };
+    su.new_pipeline(named(&block, 0), new, "c1", &[]).await.unwrap();
+    assert_eq!(su.recover("/nowhere", "c2").await, Ok(true));
+    assert_eq!(su.must("/nowhere").await.inode.block_count, 0);
+    assert_sound(&nn).await;
+}
+
+/// Whoever flushed need not have told a length, and nobody may have heard of a replica.
+pub async fn what_may_have_been_flushed_is_waited_for() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    let mut files = Vec::new();
+    for (name, known) in [("/silent", -1), ("/known", 1)] {
+        let id = su.begin(name, "c1").await;
+        su.add_block(name, id, "c1", None).await.unwrap();
+        su.sync(name, id, "c1", known).await.unwrap();
+        files.push((name, id));
+    }
     show(&nn, &[Liveness::Dead; 3]);
-    assert_eq!(su.recover("/dead", "c2").await, Ok(true));
-    // What a writer was told to be safe is waited for.
-    assert_eq!(su.recover("/known", "c2").await, Ok(false));
-    show(&nn, &[Liveness::Live; 3]);
-    assert_eq!(su.recover("/known", "c2").await, Ok(false));
-    let recovery = su.blocks(known).await.remove(0).recovery.unwrap();
-    assert!(su.told(recovery.primary - 10, CommandKind::Recover, known).await.is_some());
+    for (name, id) in &files {
+        assert_eq!(su.recover(name, "c2").await, Ok(false));
+        assert_eq!(su.recover(name, "c2").await, Ok(false));
+        assert_eq!(su.must(name).await.inode.block_count, 1, "{id}");
+    }
+    assert_sound(&nn).await;
+    show(&nn, &[Liveness::Dead, Liveness::Live, Liveness::Dead]);
+    for (name, id) in &files {
+        assert_eq!(su.recover(name, "c2").await, Ok(false));
+        let block = su.blocks(*id).await.remove(0);
+        let recovery = block.recovery.clone().unwrap();
+        assert_eq!(recovery.primary, 11);
+        let told = su.told(1, CommandKind::Recover, block.id).await.unwrap();
+        assert_eq!((told.stamp, told.storages), (recovery.stamp, vec![storage(1)]));
+        su.recovered(named(&block, 0), recovery.stamp, 9, false, &[1]).await.unwrap();
+        assert_eq!(su.recover(name, "c2").await, Ok(true));
+        assert_eq!(su.must(name).await.inode.length, 9);
+    }
     assert_sound(&nn).await;
 }

@@ -189,6 +189,9 @@ pub async fn a_moved_block() {
     assert_eq!(apply(&nn, "u1", vec![short]).await.unwrap().condemned, 1);
     assert!(is_noted(&nn, FILE + 1).await && !is_noted(&nn, FILE).await);
     assert!(found(&nn, 0, STORAGE).await.is_some());
+    // The id of the place where it lies now was never given out.
+    let stray = Reported { block: block_id(FILE + 1, 5), ..told(0, STORAGE, What::Received(None)) };
+    assert_eq!(apply(&nn, "u1", vec![stray]).await.unwrap().unknown, 1);
 }
 
 fn listed(ordinal: u32, length: u64) -> Listed {
@@ -216,7 +219,31 @@ pub async fn a_full_report() {
     assert_eq!(there, [(0, 7), (1, 6), (5, 7), (8, 7)], "5 was reported after the lease was granted");
     assert!(deletion(&nn, 1, 77).await.is_some());
     let (compared, spent) = nn.spent(full(&nn.engine, "u1", STORAGE, &list[..3], granted_ms)).await;
-    assert_eq!((compared.unwrap().differing, spent.rows_written), (0, 0));
+    // The one that is not as its block is, is noted again.
+    assert_eq!((compared.unwrap().differing, spent.rows_written), (1, 1));
+}
+
+/// A report may be written while its block is freed, or gets another stamp: what is left then, the next full report finds
+/// although it says what the rows say.
+pub async fn a_full_report_of_what_was_overtaken() {
+    let nn = fresh().await;
+    plant(&nn, 0..3).await;
+    let told = (0..3).map(|ordinal| told(ordinal, STORAGE, What::Received(None))).collect();
+    apply(&nn, "u1", told).await.unwrap();
+    let newer = Block { stamp: 1002, last_stamp: 1002, ..row(1, BlockState::Complete) };
+    write_blocks(&nn, vec![(1, newer)]).await;
+    let op: Op<Answer> = Box::new(move |tx| {
+        tx.get(&block(FILE, 0), Hold::Held)?;
+        tx.delete(&block(FILE, 0))?;
+        Ok(Answer { yes: true })
+    });
+    own(&nn, op).await.unwrap();
+    let list = [listed(0, 7), listed(1, 7), listed(2, 7)];
+    let compared = full(&nn.engine, "u1", STORAGE, &list, 0).await.unwrap();
+    assert_eq!((compared.rows, compared.differing), (3, 2));
+    assert_eq!(found(&nn, 0, STORAGE).await, None);
+    assert!(deletion(&nn, 1, 0).await.is_some());
+    assert!(is_noted(&nn, FILE).await && found(&nn, 1, STORAGE).await.is_some());
 }
 
 /// Many unchanged replicas: pages are read, nothing is written.

@@ -34,22 +34,22 @@ pub const ALL: &[(&str, fn())] = &[
 ];
 
 /// A world of two namenodes, and a calm one beside them, without faults.
-struct Cluster {
-    world: Arc<World>,
-    calm: Namenode,
-    one: Namenode,
-    two: Namenode,
+pub struct Cluster {
+    pub world: Arc<World>,
+    pub calm: Namenode,
+    pub one: Namenode,
+    pub two: Namenode,
 }
 
 impl Cluster {
-    async fn of(world: Arc<World>) -> Cluster {
+    pub async fn of(world: Arc<World>) -> Cluster {
         let calm = Namenode::start(world.store(), 1000, Config::default()).await;
         let (one, two) = (Namenode::seated(&world.seat()), Namenode::seated(&world.seat()));
         Cluster { world, calm, one, two }
     }
 
     /// Waits for what is on its way, then looks whether the rows fit together, before and after reaping.
-    async fn settle(&self) {
+    pub async fn settle(&self) {
         self.world.settle().await;
         assert_sound(&self.calm).await;
         reap_all(&self.calm).await;
@@ -66,7 +66,7 @@ fn plan(seed: u64, faults: Faults) -> Plan {
 }
 
 /// Runs a scenario over all seeds; it answers what happened, and each of `must_happen` has to.
-fn over_seeds<F: Future<Output = String>>(must_happen: &[&str], scenario: impl Fn(Cluster) -> F) {
+pub fn over_seeds<F: Future<Output = String>>(must_happen: &[&str], scenario: impl Fn(Cluster) -> F) {
     let mut seen = BTreeMap::<String, u64>::new();
     for seed in 0..rounds(60, 1000) {
         let plan = plan(seed, if seed % 3 == 2 { Faults::rough() } else { Faults::waits() });
@@ -82,7 +82,7 @@ fn over_seeds<F: Future<Output = String>>(must_happen: &[&str], scenario: impl F
 }
 
 /// The kind of a refusal.
-fn kind<T>(answer: &Answered<T>) -> Option<Kind> {
+pub fn kind<T>(answer: &Answered<T>) -> Option<Kind> {
     answer.as_ref().err().map(|error: &RpcError| error.kind)
 }
 
@@ -439,7 +439,7 @@ fn repeats_at_another_namenode() {
 }
 
 /// A call that fails over, as clients do: the same identity, at the other namenode.
-async fn failover<T: std::fmt::Debug, F: Future<Output = Answered<T>>>(
+pub async fn failover<T: std::fmt::Debug, F: Future<Output = Answered<T>>>(
     nodes: [&Namenode; 2],
     call: i64,
     ask: impl Fn(Namenode) -> F,

@@ -146,6 +146,11 @@ impl Namenode {
         Namenode { call_id: Some(CallId { client: [7; 16], call }), ..self.clone() }
     }
 
+    /// The same namenode, asked by calls that have no identity.
+    pub fn anonymous(self) -> Namenode {
+        Namenode { call_id: None, ..self }
+    }
+
     /// A namenode over a fresh store of the kind that this test runs over.
     pub async fn fresh() -> Namenode {
         Namenode::fresh_with(Config::default()).await

@@ -160,6 +160,8 @@ pub async fn a_pipeline_is_mended() {
         Kind::Io,
         "a stamp that was not given out"
     );
+    let unknown = su.new_pipeline(old.clone(), new.clone(), "c1", &[7]).await;
+    assert_eq!(unknown.unwrap_err().kind, Kind::Retriable);
     su.new_pipeline(old.clone(), new.clone(), "c1", &[0, 2]).await.unwrap();
     assert_eq!(
         refusal(su.new_pipeline(old.clone(), new.clone(), "c1", &[0, 2]).await),
