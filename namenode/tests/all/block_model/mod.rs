@@ -112,21 +112,25 @@ fn a_step() -> impl Strategy<Value = Step> {
 /// One step after another.
 pub fn sequences_agree_with_the_model() {
     let seen = sequences(rounds(300, 20_000), "mem");
-    // What sequences are there for came about.
-    for (call, outcome) in [
+    // What sequences are there for came about; what is seldom, in the long form.
+    let common = [("AddBlock", "ok"), ("Complete", "true"), ("Append", "ok"), ("Recover", "false")];
+    let seldom = [
         ("AddBlock", "NotReplicatedYet"),
         ("AddBlock", "Io"),
         ("Complete", "false"),
         ("Append", "RecoveryInProgress"),
         ("Truncate", "false"),
         ("Concat", "ok"),
-        ("Recover", "false"),
         ("Recover", "AlreadyBeingCreated"),
         ("Synced", "ok"),
         ("Synced", "Io"),
         ("Mend", "ok"),
-    ] {
-        assert!(seen.contains_key(&(call.into(), outcome.into())), "{call}: {outcome} is not in {seen:?}");
+    ];
+    for (call, outcome) in rounds(&common[..], &seldom[..]) {
+        assert!(
+            seen.contains_key(&((*call).into(), (*outcome).into())),
+            "{call}: {outcome} is not in {seen:?}"
+        );
     }
 }
 
