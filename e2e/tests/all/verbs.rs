@@ -87,7 +87,7 @@ const STEPS: &[&str] = &[
     "-concat R/c1 R/c2 R/c3",
     "-concat R/c1 R/copied R/nosuch",
     "-cat R/c1",
-    "-setrep -w 1 R/stdin",
+    "-setrep 1 R/stdin", // with -w what is printed hangs on how soon the other replicas are gone
     "-touchz R/big",
     "-test -s R/big",
     "-test -z R/big",
