@@ -19,9 +19,6 @@ use crate::hadoop::{stdout_of, tail};
 const LIMIT: Duration = Duration::from_secs(60);
 const READY: &str = "trellis ready: ";
 
-/// Whether `trellis up` has datanodes. While it has none, tests with data run against the stock kind only.
-pub const HAS_DATANODES: bool = false;
-
 /// How to start a cluster.
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -193,6 +193,8 @@ impl Streamer {
         let (mut incoming, mut writer) = connection.split();
         let mut out = nothing();
         let mut clock = Clock { waiting_since: None, sent_at: Instant::now() };
+        // Why nothing can be written any more. Only an ack that came before that tells which datanode failed.
+        let mut unwritable = None;
         loop {
             if !out.has_remaining() && !*closing {
                 out = next_outgoing(queue, unacked, sent, closing);
@@ -203,7 +205,7 @@ impl Streamer {
             let wants_more = !out.has_remaining() && queue.is_empty() && !*closing;
             tokio::select! {
                 ack = incoming.message::<hdfs::PipelineAckProto>() => {
-                    let ack = ack.map_err(Broken::first)?;
+                    let ack = ack.map_err(|fault| Broken::first(unwritable.take().unwrap_or(fault)))?;
                     judge(&ack, targets.len())?;
                     if ack.seqno != HEARTBEAT_SEQNO {
                         let packet = expected(unacked, ack.seqno)?;
@@ -221,11 +223,11 @@ impl Streamer {
                     }
                     clock.heard(!unacked.is_empty());
                 }
-                written = writer.write_buf(&mut out), if out.has_remaining() => {
-                    if written.map_err(Broken::first)? == 0 {
-                        return Err(Broken::first(DataFault::Closed));
-                    }
-                }
+                written = writer.write_buf(&mut out), if out.has_remaining() && unwritable.is_none() => match written {
+                    Ok(1..) => {}
+                    Ok(0) => unwritable = Some(DataFault::Closed),
+                    Err(error) => unwritable = Some(error.into()),
+                },
                 packet = packets.recv(), if wants_more => match packet {
                     Some(packet) => queue.push_back(packet),
                     None => return Ok(Pause::WriterGone),

@@ -158,6 +158,23 @@ fn a_pipeline_that_breaks_is_mended() {
     });
 }
 
+/// Which of the two comes first is left to chance: that nothing can be written any more, or the ack.
+#[test]
+fn the_ack_that_names_the_failed_one_is_heard_though_the_connection_is_gone() {
+    run(async {
+        for _ in 0..24 {
+            let cluster = Cluster::start(3).await;
+            cluster.fail(0, When::Packet(0), Do::Nack(1));
+            let client = cluster.client(|config| config.timeout_per_node = Duration::ZERO);
+            let mut file = create(&client).await;
+            file.write(&bytes(BLOCK_SIZE as usize)).await.unwrap();
+            file.close().await.unwrap();
+            let state = cluster.lock();
+            assert_eq!(state.replicas[&state.blocks[0]].nodes, ["uuid-0", "uuid-2"]);
+        }
+    });
+}
+
 #[test]
 fn mending_may_fail_and_ends() {
     run(async {

@@ -45,7 +45,7 @@ import org.apache.hadoop.util.VersionInfo;
  * <p>usage: hdfs probe FakeDatanode BLOCKS
  */
 public final class FakeDatanode {
-  private static final int PER_FILE = 100, GROUP = 50, THREADS = 4, LENGTH = 1024;
+  private static final int PER_FILE = 100, GROUP = 50, THREADS = 4, LENGTH = 1024, COMPLETE_TRIES = 100;
   private static final long CAPACITY = 1L << 40;
 
   private final DatanodeProtocolClientSideTranslatorPB namenode;
@@ -118,7 +118,11 @@ public final class FakeDatanode {
       }
     }
     for (int f = 0; f < GROUP; f++) {
-      if (!client.complete(dir + "/f" + f, "fake", last[f], HdfsConstants.GRANDFATHER_INODE_ID)) throw new IllegalStateException("complete answered false");
+      // false: what was reported last is not counted yet, as clients know
+      for (int tries = 0; !client.complete(dir + "/f" + f, "fake", last[f], HdfsConstants.GRANDFATHER_INODE_ID); tries++) {
+        if (tries == COMPLETE_TRIES) throw new IllegalStateException("complete answers false");
+        Thread.sleep(100);
+      }
     }
   }
 

@@ -11,6 +11,7 @@ use e2e::metrics::Metrics;
 use e2e::server::{Server, Shape};
 use e2e::talk::Talk;
 
+const KINDS: [&str; 2] = ["stock", "trellis"];
 const BLOCK: &str = "dfs.blocksize=134217728";
 /// As `sync_on_close` of our datanode, which is on by default.
 const SYNC: &str = "dfs.datanode.synconclose=true";
@@ -29,7 +30,7 @@ fn main() -> Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     let mut number = |usual: &str| arguments.next().unwrap_or_else(|| usual.to_owned()).parse::<usize>();
     let (megabytes, blocks) = (number("1024")?, number("100000")?);
-    let mut sides = [Side::start("stock", megabytes)?, Side::start("trellis", megabytes)?];
+    let mut sides = [Side::start(KINDS[0], megabytes)?, Side::start(KINDS[1], megabytes)?];
     for side in &mut sides {
         side.warm_up()?;
     }
@@ -38,6 +39,7 @@ fn main() -> Result<ExitCode> {
         // every other pair the other way round
         for side in [pair % 2, (pair + 1) % 2] {
             let run = sides[side].run(pair)?;
+            eprintln!("{}: {run:.2?}", KINDS[side]);
             runs[side].push(run);
         }
     }
@@ -50,7 +52,7 @@ fn main() -> Result<ExitCode> {
 }
 
 /// Seconds of a part, and CPU seconds of the datanode and the namenode meanwhile.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Part {
     seconds: f64,
     datanode: f64,
@@ -58,7 +60,7 @@ struct Part {
 }
 
 /// One round of a side.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Run {
     put: Part,
     get: Part,
@@ -77,18 +79,18 @@ struct Side {
 impl Side {
     fn start(kind: &str, megabytes: usize) -> Result<Side> {
         let shape = Shape { stock_settings: vec![SYNC], ..Shape::new(1, 1) };
-        let server = if kind == "stock" { Server::stock(&shape)? } else { Server::of(&shape)? };
+        let server = if kind == KINDS[0] { Server::stock(&shape)? } else { Server::of(&shape)? };
         let client = Talk::start(server.client(&[BLOCK])?.command(&["probe", "BytesBench"]))?;
         Ok(Side { megabytes, client, server })
     }
 
     fn warm_up(&mut self) -> Result<()> {
-        for _ in 0..2 {
+        for round in 0..2 {
             self.client.ask_right("put /warm 256")?;
             self.client.ask_right("get /warm")?;
-            self.small("warm", SMALL_THREADS)?;
+            self.client.ask_right("delete /warm")?;
+            self.small(&format!("warm-{round}"), SMALL_THREADS)?;
         }
-        self.client.ask_right("delete /warm")?;
         Ok(())
     }
 

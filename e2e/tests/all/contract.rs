@@ -10,26 +10,17 @@ use e2e::recording::recording;
 use e2e::server::{Server, target_is_stock};
 use e2e::surefire::{Outcome, Test, read_folder};
 
-/// What a failing test must have in its stack trace: the client's call that asks where to put data.
-const ADD_BLOCK: &str = "DFSOutputStream.addBlock";
+const LIST: &str = "contract-expected.tsv";
+const EXCLUDED: &str = "contract-excluded.tsv";
 
 /// What is expected of a test that no list names.
 const UNLISTED: &str = "to be in the list";
 
-/// All suites without a datanode. `contract-expected.tsv`, recorded from the stock NameNode without one, says of every
-/// test whether it passes, skips itself, or fails; and a failure must come from addBlock. `contract-excluded.tsv` has what
-/// ends otherwise against Trellis: the message it must fail with, and the reason.
-pub fn without_data() -> Result<Vec<String>> {
-    held_to(0, "contract")
-}
-
-/// All suites, with a datanode, in the same way: `contract-data-expected.tsv`, `contract-data-excluded.tsv`.
-pub fn with_data() -> Result<Vec<String>> {
-    held_to(1, "contract-data")
-}
-
-fn held_to(datanodes: usize, lists: &str) -> Result<Vec<String>> {
-    let server = Server::start(1, datanodes)?;
+/// All suites. `contract-expected.tsv`, recorded from the stock NameNode and DataNode, says of every test whether it passes,
+/// skips itself, or fails. `contract-excluded.tsv` has what ends otherwise against Trellis: the message it must fail with,
+/// and the reason.
+pub fn contract() -> Result<Vec<String>> {
+    let server = Server::start(1, 1)?;
     let work = tempfile::tempdir().context("making a folder for the suites")?;
     let output = Command::new(folder().join("contract/run"))
         .arg(&server.urls()[0])
@@ -39,13 +30,12 @@ fn held_to(datanodes: usize, lists: &str) -> Result<Vec<String>> {
         .context("running the contract suites")?;
     let reports = read_folder(&work.path().join("target/surefire-reports"))
         .with_context(|| tail(&String::from_utf8_lossy(&output.stdout), 40))?;
-    let list = format!("{lists}-expected.tsv");
     if recording() {
-        fs::write(folder().join(&list), recorded(&reports))?;
-        return Ok(vec![format!("{list} was recorded")]);
+        fs::write(folder().join(LIST), recorded(&reports))?;
+        return Ok(vec![format!("{LIST} was recorded")]);
     }
-    let excluded = if target_is_stock() { String::new() } else { read(&format!("{lists}-excluded.tsv"))? };
-    let (wrong, notes) = judge(&read(&list)?, &excluded, &reports);
+    let excluded = if target_is_stock() { String::new() } else { read(EXCLUDED)? };
+    let (wrong, notes) = judge(&read(LIST)?, &excluded, &reports);
     ensure!(wrong.is_empty(), "{} tests do not end as expected:\n{}", wrong.len(), wrong.join("\n"));
     Ok(notes)
 }
@@ -55,7 +45,6 @@ fn recorded(reports: &[Test]) -> String {
     let word = |outcome: &Outcome| match outcome {
         Outcome::Passed => "passes",
         Outcome::Skipped => "skips itself",
-        Outcome::Failed(trace) if trace.contains(ADD_BLOCK) => "addBlock",
         Outcome::Failed(_) => "fails",
     };
     let mut lines: Vec<String> = reports
@@ -86,9 +75,8 @@ fn judge(expected: &str, excluded: &str, reports: &[Test]) -> (Vec<String>, Vec<
         let want = all.get(&key).copied().unwrap_or(UNLISTED);
         match (&test.outcome, want) {
             (Outcome::Passed, "passes") | (Outcome::Skipped, "skips itself") => {}
-            (Outcome::Failed(trace), "addBlock") if trace.contains(ADD_BLOCK) => {}
             (Outcome::Failed(trace), message)
-                if !["passes", "skips itself", "addBlock"].contains(&message) && trace.contains(message) => {}
+                if !["passes", "skips itself"].contains(&message) && trace.contains(message) => {}
             (Outcome::Passed, other) if other != "skips itself" && other != UNLISTED => {
                 notes.push(format!("passes by now: {} {}", key.0, key.1))
             }

@@ -19,7 +19,6 @@ mod verbs;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use e2e::cluster::HAS_DATANODES;
 use e2e::hadoop::{missing_java, missing_python};
 use e2e::server::target_is_stock;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -41,7 +40,6 @@ fn main() -> ExitCode {
         ("nnbench", recorded::nnbench),
         ("crash::one_namenode", || crash::crash(1)),
         ("crash::three_namenodes", || crash::crash(3)),
-        ("contract::without_data", contract::without_data),
         ("data::both_ways", data::both_ways),
         ("data::open_files", data::open_files),
         ("data::datanode_dies", data::datanode_dies),
@@ -66,7 +64,7 @@ fn main() -> ExitCode {
         ("bytes::stock_datanode::three_namenodes", || bytes::stock_datanode(3)),
         ("data_cases::one_namenode", || recorded::data_cases(1)),
         ("data_cases::three_namenodes", || recorded::data_cases(3)),
-        ("contract::with_data", contract::with_data),
+        ("contract", contract::contract),
         ("peer::hdfs_native::one_namenode", || peer::hdfs_native(1)),
         ("peer::hdfs_native::three_namenodes", || peer::hdfs_native(3)),
         ("deaths::datanode_killed", deaths::datanode_killed),
@@ -99,9 +97,7 @@ fn main() -> ExitCode {
     if target_is_stock() {
         trials.extend(level(later, no_stock));
     }
-    if target_is_stock() || HAS_DATANODES {
-        trials.extend(level(data, missing_java().or_else(missing_python)));
-    }
+    trials.extend(level(data, missing_java().or_else(missing_python)));
     let not_stock = target_is_stock().then(|| "the stock NameNode stands alone".to_owned());
     trials.extend(level(freezing, not_stock.clone()));
     trials.extend(level(trellis, not_stock.or_else(missing_java)));

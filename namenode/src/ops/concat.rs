@@ -93,7 +93,7 @@ fn source(tx: &mut Tx<'_, '_>, target: &Walked, node: &Node, path: &Path) -> Res
         format!("Source file {shown} is not in the same directory with the target {target_path}")
     } else if inode.id == node.id() {
         format!("concat: the src file {shown} is the same with the target file {target_path}")
-    } else if inode.open.is_some() {
+    } else if inode.open.is_some() || inode.block_count == 0 {
         format!("concat: source file {shown} is invalid or empty or underConstruction")
     } else if inode.block_size > node.inode.block_size {
         format!(

@@ -184,6 +184,12 @@ impl As<'_> {
     /// A closed file with blocks of these lengths, three replicas each; answers its id.
     pub async fn write_file(self, text: &str, lengths: &[u64]) -> u64 {
         let id = self.begin(text, "writer").await;
+        self.write_and_close(text, id, lengths).await;
+        id
+    }
+
+    /// Writes blocks of these lengths to a file that "writer" has begun, and closes it.
+    pub async fn write_and_close(self, text: &str, id: u64, lengths: &[u64]) {
         let mut last = None;
         for length in lengths {
             let block = self.add_block(text, id, "writer", last).await.unwrap().block;
@@ -191,7 +197,6 @@ impl As<'_> {
             last = Some(named(&block, *length));
         }
         assert_eq!(self.close(text, id, "writer", last).await, Ok(true));
-        id
     }
 
     pub async fn append(self, text: &str, holder: &str, new_block: bool) -> Answered<Option<Located>> {

@@ -433,7 +433,9 @@ pub async fn what_cannot_be_joined() {
     su.write_file("/d/t", &[1]).await;
     su.write_file("/d/a", &[2]).await;
     su.write_file("/e/x", &[3]).await;
-    su.touch("/d/large").await.unwrap();
+    let large = su.create_as(new_file("/d/large", "writer", 1)).await.unwrap().id;
+    su.write_and_close("/d/large", large, &[1]).await;
+    su.write_file("/d/empty", &[]).await;
     su.begin("/d/open", "c1").await;
     let illegal = "HadoopIllegalArgumentException: ";
     for (target, sources, why) in [
@@ -467,6 +469,11 @@ pub async fn what_cannot_be_joined() {
             "/d/t",
             vec!["/d/open"],
             format!("{illegal}concat: source file /d/open is invalid or empty or underConstruction"),
+        ),
+        (
+            "/d/t",
+            vec!["/d/a", "/d/empty"],
+            format!("{illegal}concat: source file /d/empty is invalid or empty or underConstruction"),
         ),
         ("/d/open", vec!["/d/a"], format!("{illegal}concat: target file /d/open is under construction")),
     ] {
