@@ -188,9 +188,9 @@ fn no_place(tx: &Tx<'_, '_>, call: &AddBlock, placed: &Placed) -> RpcError {
 
 /// More datanodes for the pipeline of a block; answers those that are left and then as many of the wanted as there are.
 pub fn get_additional_datanode(tx: &mut Tx<'_, '_>, call: &GetAdditionalDatanode) -> Result<Located> {
-    check_pool(tx, Some(&call.block))?;
     let (path, found) = find_file(tx, &call.file)?;
     let node = check_lease(tx, &path, found, &call.file)?;
+    check_pool(tx, Some(&call.block))?;
     let view = tx.ctx.datanodes.clone();
     let mut storages = Vec::with_capacity(call.existing.len() + call.count);
     for uuid in &call.existing {
