@@ -182,6 +182,10 @@ impl Client {
         let mut not_found = 0;
         for node in &last.nodes {
             match self.ask_length(node, &last.block).await {
+                // -1: it stopped while the block was written, and does not know what was acked.
+                Ok(length) if i64::try_from(length).is_err() => {
+                    why = format!("{}: no byte of its replica is visible", transfer_name(node));
+                }
                 Ok(length) => return Ok(length),
                 Err(fault) => {
                     let gone =

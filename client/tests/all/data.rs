@@ -424,6 +424,10 @@ fn an_open_file_is_as_long_as_its_datanodes_say() {
         assert_eq!(read(&client).await.unwrap(), &data[..BLOCK_SIZE as usize + 3000]);
         cluster.lock().visible = Some(5000);
         assert_eq!(file.refresh().await.unwrap(), data.len() as u64);
+        // -1: all have stopped meanwhile, and none knows what was acked.
+        cluster.lock().visible = Some(u64::MAX);
+        let error = client.open("/f").await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("Cannot obtain block length"), "{error}");
         assert_eq!(
             &file.read_at(BLOCK_SIZE + 2900, 9999).await.unwrap()[..],
             &data[BLOCK_SIZE as usize + 2900..]

@@ -12,7 +12,7 @@ use super::Settings;
 use super::delete::Deletions;
 use super::map::{ReplicaMap, Slot};
 use super::pipeline::InPipeline;
-use super::scanner::Scanning;
+use super::suspects::Scanning;
 use super::volume::{Place, Volume, is_failure, is_full};
 use crate::store::{Block, Event, EventSink, Pool, Replica, ReplicaState, Result, StoreError};
 

@@ -53,7 +53,7 @@ impl Core {
             pipeline.forget_promise();
             return Err(error);
         }
-        Ok(Writer::new(self.clone(), pipeline, 0, data_file, meta_file))
+        Ok(Writer::new(self.clone(), pipeline, 0, (data_file, meta_file), true))
     }
 
     /// Takes an older replica of this block that is still being written out of the way.
@@ -108,7 +108,7 @@ impl Core {
         // Counted already, as the FINALIZED one.
         let pipeline = Arc::new(InPipeline::new(volume, block, false, replica.len, io));
         self.replace(block, Slot::InPipeline(pipeline.clone()))?;
-        Ok(Writer::new(self.clone(), pipeline, 0, data, meta))
+        Ok(Writer::new(self.clone(), pipeline, 0, (data, meta), false))
     }
 
     /// The state of files that are opened for more. All that a resting replica has was acked.
@@ -155,7 +155,7 @@ impl Core {
                 format!("it is {}, not FINALIZED", slot.state().as_str_name()),
             ));
         };
-        if replica.stamp != block.stamp || new_stamp <= replica.stamp || replica.len != len {
+        if replica.stamp != block.stamp || new_stamp < replica.stamp || replica.len != len {
             let (stamp, here) = slot.stamp_and_len();
             let reason =
                 format!("{here} bytes with stamp {stamp} cannot be appended to as {len} with {new_stamp}");
@@ -187,11 +187,8 @@ impl Core {
                 Ok(self.shown(block.id, &slot))
             }
             Slot::InPipeline(rbw) => {
-                let mut writer = self.go_on(rbw.clone(), new_stamp, len)?;
-                if self.settings.sync_on_close {
-                    crate::store::ReplicaWriter::sync(&mut writer)?;
-                }
-                let replica = self.finalize(&rbw)?;
+                self.take_over(&rbw, len, (Place::Finalized, new_stamp))?;
+                let replica = self.rest(&rbw)?;
                 rbw.retire();
                 Ok(replica)
             }
@@ -251,22 +248,39 @@ impl Core {
 
     /// The next writer of an RBW whose writer was stopped: under a new stamp, from `len` acked bytes on.
     fn go_on(self: &Arc<Self>, rbw: Arc<InPipeline>, stamp: u64, len: u64) -> Result<Writer> {
+        let (number, files) = self.take_over(&rbw, len, (Place::Rbw, stamp))?;
+        Ok(Writer::new(self.clone(), rbw, number, files, false))
+    }
+
+    /// Cuts an RBW, whose writer was stopped, to `len` acked bytes and moves its files; what is to be FINALIZED is durable
+    /// first. Answers the next writer's number.
+    fn take_over(
+        &self,
+        rbw: &InPipeline,
+        len: u64,
+        (place, stamp): (Place, u64),
+    ) -> Result<(u64, (File, File))> {
         let number = rbw.stop();
         let mut io = rbw.io();
         let volume = rbw.volume.clone();
         let (data, meta) = self.open_files(&volume, Place::Rbw, rbw.block())?;
         if io.broken || rbw.len() > len {
             let cut = meta::cut(&data, &meta, io.checksum, rbw.len(), len);
-            io.last_sum = cut.map_err(|e| self.files_error(&rbw, e))?;
+            io.last_sum = cut.map_err(|e| self.files_error(rbw, e))?;
             io.broken = false;
             rbw.set_len(len);
         }
         // Acks of the old pipeline no longer count.
         io.acked = Acked::new(len);
-        self.move_files(&volume, rbw.block_id, (Place::Rbw, rbw.block().stamp), (Place::Rbw, stamp))?;
+        if place == Place::Finalized && self.settings.sync_on_close {
+            let synced = volume.syncs.files(&data, &meta);
+            synced.map_err(|e| {
+                self.write_error(&volume, "syncing", &volume.data(Place::Rbw, rbw.block_id), e)
+            })?;
+        }
+        self.move_files(&volume, rbw.block_id, (Place::Rbw, rbw.block().stamp), (place, stamp))?;
         rbw.set_stamp(stamp);
-        drop(io);
-        Ok(Writer::new(self.clone(), rbw, number, data, meta))
+        Ok((number, (data, meta)))
     }
 
     /// The error of a change of a replica's files: they may contradict each other.

@@ -8,7 +8,9 @@
 //! | `core` | what all share, and the order of locks |
 //! | `create`, `finish`, `recovery`, `delete` | what changes a replica's state |
 //! | `writer`, `reader` | its bytes |
+//! | `sync` | what makes bytes and names durable |
 //! | `load`, `scanner` | what a start finds; what the disk loses later |
+//! | `suspects` | replicas that somebody else found wrong |
 
 mod core;
 mod create;
@@ -23,6 +25,8 @@ mod pipeline;
 mod reader;
 mod recovery;
 mod scanner;
+mod suspects;
+mod sync;
 mod version;
 mod volume;
 mod writer;
@@ -40,6 +44,8 @@ use folder::Folder;
 use map::Slot;
 use reader::Reader;
 use volume::Volume;
+
+pub use sync::SyncCounts;
 
 use crate::store::{
     Block, BlockStore, EventSink, Pool, RecoveryInfo, Replica, ReplicaReader, ReplicaState, ReplicaWriter,
@@ -123,6 +129,11 @@ impl Folders {
     /// Makes new folders this pool's, refuses those of another, and reads which replicas there are: all volumes at once,
     /// each on a thread of its own.
     pub fn attach(self, pool: Pool, settings: Settings, events: EventSink) -> Result<DiskStore> {
+        DiskStore::start(self.core(pool, settings, events)?)
+    }
+
+    /// The store but for its threads.
+    fn core(self, pool: Pool, settings: Settings, events: EventSink) -> Result<Arc<Core>> {
         let mut volumes: Vec<Arc<Volume>> = Vec::new();
         for (index, (mut folder, storage_type)) in self.folders.into_iter().enumerate() {
             let storage = folder.attach(&self.datanode_uuid, &pool)?;
@@ -143,7 +154,7 @@ impl Folders {
         });
         let found: Result<Vec<_>> = found;
         let map = load::merge(&volumes, found?)?;
-        DiskStore::start(Arc::new(Core::new(pool, self.datanode_uuid, settings, volumes, map, events)))
+        Ok(Arc::new(Core::new(pool, self.datanode_uuid, settings, volumes, map, events)))
     }
 }
 
@@ -181,6 +192,11 @@ impl DiskStore {
         for volume in &self.core.volumes {
             self.core.scan_all(volume);
         }
+    }
+
+    /// How often replicas' files and folders were made durable since the start.
+    pub fn syncs(&self) -> SyncCounts {
+        self.core.volumes.iter().map(|volume| volume.syncs.counts()).sum()
     }
 
     /// Waits until all files of deleted replicas are gone.
@@ -258,16 +274,18 @@ impl BlockStore for DiskStore {
         Ok(Box::new(Reader::open(&self.core, block)?))
     }
 
-    fn visible_len(&self, block: Block) -> Result<u64> {
+    fn visible_len(&self, block: Block) -> Result<Option<u64>> {
         let slot = self.core.slot(block)?;
         let (stamp, len) = slot.stamp_and_len();
-        if stamp < block.stamp || slot.state() == ReplicaState::Temporary {
-            return Err(unfit(block.id, &slot, format!("it is {}", slot.state().as_str_name())));
+        if stamp < block.stamp {
+            return Err(unfit(block.id, &slot, format!("its stamp is older than {}", block.stamp)));
         }
         Ok(match slot {
-            Slot::InPipeline(pipeline) => pipeline.io().acked.get().min(pipeline.len()),
-            Slot::Recovering(recovering) => recovering.acked.get().min(len),
-            Slot::Resting(_) => len,
+            Slot::InPipeline(pipeline) if pipeline.temporary => None,
+            Slot::InPipeline(pipeline) => Some(pipeline.io().acked.get().min(pipeline.len())),
+            Slot::Recovering(recovering) if recovering.was == ReplicaState::Rwr => None,
+            Slot::Recovering(recovering) => Some(recovering.acked.get().min(len)),
+            Slot::Resting(replica) => (!replica.unfinished).then_some(len),
         })
     }
 

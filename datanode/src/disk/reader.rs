@@ -184,10 +184,11 @@ impl ReplicaReader for Reader {
 }
 
 impl Core {
-    /// Whether a replica that was opened is there, and not cut: that always changes its stamp. On the block's turn.
+    /// Whether a replica that was opened is there, and not cut. A FINALIZED one is cut under a new stamp only; an RBW one
+    /// may keep its stamp when a writer goes on with fewer bytes. On the block's turn.
     fn is_still(&self, opened: &Replica) -> bool {
-        let stamp = self.map().get(opened.block.id).map(|slot| slot.stamp_and_len().0);
-        stamp == Some(opened.block.stamp)
+        let now = self.map().get(opened.block.id).map(Slot::stamp_and_len);
+        now.is_some_and(|(stamp, len)| stamp == opened.block.stamp && len >= opened.len)
     }
 
     /// The error of a replica whose files cannot be opened. When they are gone, so is the replica. On the block's turn.

@@ -112,8 +112,7 @@ impl Core {
                 meta::cut(&data, &meta_file, checksum, old.len, len)?;
             }
             if self.settings.sync_on_close {
-                data.sync_data()?;
-                meta_file.sync_data()?;
+                volume.syncs.files(&data, &meta_file)?;
             }
             Ok(())
         };

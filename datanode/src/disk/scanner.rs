@@ -6,10 +6,10 @@ use std::fs;
 use std::io;
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::core::{Core, lock};
+use super::core::Core;
 use super::names::{self, Name, SUBDIRS};
 use super::reader::Reader;
 use super::version::Version;
@@ -20,54 +20,22 @@ use crate::store::{Block, ReplicaReader, ReplicaState, StoreError};
 const FOLDERS: u64 = SUBDIRS * SUBDIRS;
 /// Bytes that are read at a time.
 const READ_BYTES: u64 = 256 << 10;
-/// Suspects that may wait.
-const SUSPECTS_MAX: usize = 10_000;
 /// Where a volume's scanner stands, in its pool's folder.
 const CURSOR: &str = "trellis-scanner.cursor";
 /// How often that is written.
 const CURSOR_PERIOD: Duration = Duration::from_secs(60);
 /// The shortest time between two looks for what is due.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// A round that found no replica is no round: the next one begins so soon.
+const EMPTY_PAUSE: Duration = Duration::from_secs(60);
 
-/// What a volume's scanner is told from outside.
-#[derive(Default)]
-pub struct Scanning {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    suspects: BTreeSet<u64>,
-    closed: bool,
-}
-
-impl Scanning {
-    /// Adds a block that somebody found wrong; not if too many wait, for the scanner comes by anyway.
-    pub fn suspect(&self, block_id: u64) {
-        let mut state = lock(&self.state);
-        if state.suspects.len() < SUSPECTS_MAX {
-            state.suspects.insert(block_id);
-        }
-        self.changed.notify_all();
-    }
-
-    /// Ends the scanner.
-    pub fn close(&self) {
-        lock(&self.state).closed = true;
-        self.changed.notify_all();
-    }
-
-    fn closed(&self) -> bool {
-        lock(&self.state).closed
-    }
-
-    /// Waits for a while, or until closed or, if `suspects` count, until there are some. False once closed.
-    fn sleep(&self, time: Duration, suspects: bool) -> bool {
-        let idle = |state: &mut State| !state.closed && (!suspects || state.suspects.is_empty());
-        let waited = self.changed.wait_timeout_while(lock(&self.state), time, idle);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
-    }
+/// How fast a replica is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// As fast as the settings allow, and suspects come first.
+    Slow,
+    /// As fast as the disk.
+    Full,
 }
 
 /// How far a volume's scanner is.
@@ -76,6 +44,10 @@ struct Cursor {
     folder: u64,
     /// When this round began, ms since the epoch.
     round_ms: u64,
+    /// Replicas that this round has read.
+    replicas: u64,
+    /// No round begins before.
+    pause: Instant,
     /// When the names were compared last, or it began to run.
     names: Instant,
     /// When it was written last.
@@ -89,12 +61,19 @@ impl Core {
         let mut cursor = read_cursor(volume);
         while !scanning.closed() && volume.failure().is_none() {
             let pause = self.scan_step(volume, &mut cursor);
-            if !scanning.sleep(pause, true) {
+            if !scanning.sleep(pause) {
                 return;
             }
-            let suspects = std::mem::take(&mut lock(&scanning.state).suspects);
-            for id in suspects {
-                self.verify_finalized(id);
+            self.verify_suspects(volume.index);
+        }
+    }
+
+    /// Looks at all suspects, at full speed: a reader waits for another replica to take the place of each.
+    fn verify_suspects(self: &Arc<Self>, volume: u16) {
+        let scanning = &self.scanning[usize::from(volume)];
+        while let Some(id) = scanning.next_suspect() {
+            if self.verify_finalized(id, Pace::Full) {
+                scanning.looked_at(id);
             }
         }
     }
@@ -110,17 +89,27 @@ impl Core {
         if self.settings.scan_bytes_per_second == 0 {
             return names_left;
         }
-        if cursor.folder >= FOLDERS {
+        if cursor.folder >= FOLDERS && cursor.replicas > 0 {
             let round = Duration::from_millis(now_ms().saturating_sub(cursor.round_ms));
             let left = self.settings.scan_period.max(SHORTEST_PAUSE).saturating_sub(round);
             if !left.is_zero() {
                 return left.min(names_left);
             }
-            (cursor.folder, cursor.round_ms) = (0, now_ms());
         }
-        self.scan_folder(volume, cursor.folder);
+        let left = cursor.pause.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return left.min(names_left);
+        }
+        if cursor.folder >= FOLDERS {
+            (cursor.folder, cursor.round_ms, cursor.replicas) = (0, now_ms(), 0);
+        }
+        cursor.replicas += self.scan_folder(volume, cursor.folder, Pace::Slow);
         cursor.folder += 1;
-        if cursor.folder == FOLDERS || cursor.written.elapsed() >= CURSOR_PERIOD {
+        if cursor.folder == FOLDERS && cursor.replicas == 0 {
+            cursor.pause = Instant::now() + EMPTY_PAUSE;
+        }
+        let due = cursor.folder == FOLDERS || cursor.written.elapsed() >= CURSOR_PERIOD;
+        if due && cursor.replicas > 0 {
             write_cursor(volume, cursor);
         }
         Duration::ZERO
@@ -130,39 +119,45 @@ impl Core {
     pub fn scan_all(self: &Arc<Self>, volume: &Volume) {
         self.scan_names(volume);
         for folder in 0..FOLDERS {
-            self.scan_folder(volume, folder);
+            self.scan_folder(volume, folder, Pace::Full);
         }
     }
 
-    fn verify_finalized(self: &Arc<Self>, block_id: u64) {
+    /// Whether the replica is FINALIZED and could be read to its end, or to its fault.
+    fn verify_finalized(self: &Arc<Self>, block_id: u64, pace: Pace) -> bool {
         let slot = self.map().get(block_id).cloned();
-        if let Some(slot) = slot.filter(|slot| slot.state() == ReplicaState::Finalized) {
-            self.verify(Block { id: block_id, stamp: slot.stamp_and_len().0 });
-        }
-    }
-
-    /// Reads all finalized replicas of one folder.
-    fn scan_folder(self: &Arc<Self>, volume: &Volume, folder: u64) {
-        for id in self.names_in(volume, like(folder)) {
-            if self.scanning[usize::from(volume.index)].closed() || volume.failure().is_some() {
-                return;
-            }
-            if self.map().get(id).is_some_and(|slot| slot.volume() == volume.index) {
-                self.verify_finalized(id);
-            }
-        }
-    }
-
-    /// Reads a replica and its sums, and tells of what is wrong.
-    fn verify(self: &Arc<Self>, block: Block) {
+        let Some(slot) = slot.filter(|slot| slot.state() == ReplicaState::Finalized) else { return false };
+        let block = Block { id: block_id, stamp: slot.stamp_and_len().0 };
         // Whoever opens or reads it tells of what cannot be.
-        let verified = Reader::open(self, block).and_then(|mut reader| self.verify_all(&mut reader));
-        if let Err(error) = verified {
+        let verified = Reader::open(self, block).and_then(|mut reader| self.verify_all(&mut reader, pace));
+        if let Err(error) = &verified {
             tracing::debug!(%block, %error, "the scanner could not read a replica");
         }
+        if let Err(StoreError::Corrupt { .. }) = verified {
+            // It was told of: readers need not find it again.
+            self.scanning[usize::from(slot.volume())].looked_at(block_id);
+        }
+        matches!(verified, Ok(true) | Err(StoreError::Corrupt { .. }))
     }
 
-    fn verify_all(&self, reader: &mut Reader) -> Result<(), StoreError> {
+    /// Reads all finalized replicas of one folder; answers how many.
+    fn scan_folder(self: &Arc<Self>, volume: &Volume, folder: u64, pace: Pace) -> u64 {
+        let mut replicas = 0;
+        for id in self.names_in(volume, like(folder)) {
+            if self.scanning[usize::from(volume.index)].closed() || volume.failure().is_some() {
+                break;
+            }
+            self.verify_suspects(volume.index);
+            if self.map().get(id).is_some_and(|slot| slot.volume() == volume.index) {
+                self.verify_finalized(id, pace);
+                replicas += 1;
+            }
+        }
+        replicas
+    }
+
+    /// Reads a replica and its sums, and tells of what is wrong. False: the scanner is to end.
+    fn verify_all(self: &Arc<Self>, reader: &mut Reader, pace: Pace) -> Result<bool, StoreError> {
         let checksum = reader.checksum();
         let len = reader.replica().len;
         let scanning = &self.scanning[usize::from(reader.volume_index())];
@@ -178,11 +173,14 @@ impl Core {
                 return Err(reader.mismatch(&format!("from byte {at} on: {error}")));
             }
             at += data.len() as u64;
-            if let Some(rate) = NonZeroU64::new(self.settings.scan_bytes_per_second) {
-                scanning.sleep(Duration::from_secs_f64(data.len() as f64 / rate.get() as f64), false);
+            if pace == Pace::Slow
+                && let Some(rate) = NonZeroU64::new(self.settings.scan_bytes_per_second)
+            {
+                scanning.sleep(Duration::from_secs_f64(data.len() as f64 / rate.get() as f64));
+                self.verify_suspects(reader.volume_index());
             }
         }
-        Ok(())
+        Ok(at >= len)
     }
 
     /// Compares the names of a volume's finalized files with the replicas in memory.
@@ -238,18 +236,23 @@ fn now_ms() -> u64 {
 fn read_cursor(volume: &Volume) -> Cursor {
     let file = Version::read(&volume.pool_dir().join(CURSOR)).ok().flatten().unwrap_or_default();
     let number = |key| file.get(key).and_then(|text| text.parse().ok());
-    let (names, written) = (Instant::now(), Instant::now());
+    let now = Instant::now();
     Cursor {
         folder: number("folder").unwrap_or(0),
         round_ms: number("roundMs").unwrap_or_else(now_ms),
-        names,
-        written,
+        replicas: number("replicas").unwrap_or(0),
+        pause: now,
+        names: now,
+        written: now,
     }
 }
 
 fn write_cursor(volume: &Volume, cursor: &mut Cursor) {
-    let file =
-        Version::new([("folder", cursor.folder.to_string()), ("roundMs", cursor.round_ms.to_string())]);
+    let file = Version::new([
+        ("folder", cursor.folder.to_string()),
+        ("roundMs", cursor.round_ms.to_string()),
+        ("replicas", cursor.replicas.to_string()),
+    ]);
     cursor.written = Instant::now();
     if let Err(error) = file.write(&volume.pool_dir().join(CURSOR)) {
         tracing::warn!(volume = %volume.path().display(), %error, "the scanner's place is not kept");
@@ -282,7 +285,60 @@ fn names_in(dir: &Path) -> io::Result<BTreeSet<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::sync::Mutex;
+
+    use trellis_proto::checksum::Checksum;
+
+    use super::super::core::lock;
+    use super::super::{Folders, Settings, VolumeDir};
     use super::*;
+    use crate::store::{Event, Pool, ReplicaWriter, StorageType, Target};
+
+    /// Takes steps until there is a pause.
+    fn round(core: &Arc<Core>, volume: &Volume, cursor: &mut Cursor) -> Duration {
+        let pauses = (0..=FOLDERS).map(|_| core.scan_step(volume, cursor));
+        pauses.into_iter().find(|pause| !pause.is_zero()).expect("a round ends")
+    }
+
+    #[test]
+    fn a_round_that_found_nothing_is_no_round() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = VolumeDir { path: dir.path().to_owned(), storage_type: StorageType::Disk };
+        let id = "BP-1-127.0.0.1-2".to_owned();
+        let pool = Pool { id, cluster_id: "CID-test".to_owned(), namespace_id: 7, ctime: 9 };
+        let settings = Settings { scan_bytes_per_second: u64::MAX, ..Settings::default() };
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let told = events.clone();
+        let sink = Box::new(move |event| lock(&told).push(event));
+        let core = Folders::open(&[folder]).unwrap().core(pool, settings, sink).unwrap();
+        let volume = core.volumes[0].clone();
+        let mut cursor = read_cursor(&volume);
+        for _ in 0..2 {
+            let pause = round(&core, &volume, &mut cursor);
+            assert!(pause <= EMPTY_PAUSE, "{pause:?}");
+            assert!(!core.scan_step(&volume, &mut cursor).is_zero(), "it woke for a suspect");
+            cursor.pause = Instant::now();
+        }
+
+        let block = Block { id: 1, stamp: 7 };
+        let mut writer = core.create(block, &Target::default(), Checksum::DEFAULT, false).unwrap();
+        writer.write(0, None, &[1; 1000]).unwrap();
+        let replica = Box::new(writer).finish().unwrap();
+        let file = fs::File::options().write(true).open(volume.data(Place::Finalized, 1)).unwrap();
+        file.write_all_at(&[2], 700).unwrap();
+        let pause = round(&core, &volume, &mut cursor);
+        assert!(pause > EMPTY_PAUSE, "{pause:?}: it found one, so the next round is due in a period");
+        assert_eq!(*lock(&events), [Event::Corrupt(replica.clone())]);
+        // A start goes on where the one before it was.
+        let mut again = read_cursor(&volume);
+        assert!(core.scan_step(&volume, &mut again) > EMPTY_PAUSE);
+        assert_eq!(lock(&events).len(), 1);
+        // A period later.
+        cursor.round_ms = 0;
+        assert!(core.scan_step(&volume, &mut cursor).is_zero());
+        assert_eq!(*lock(&events), [Event::Corrupt(replica.clone()), Event::Corrupt(replica)]);
+    }
 
     #[test]
     fn folders_and_ids() {

@@ -4,13 +4,15 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
 use trellis_proto::checksum::Checksum;
 
+use super::core::lock;
 use super::folder::Folder;
+use super::sync::Syncs;
 use super::{meta, names};
 use crate::store::{Block, Pool, StorageReport, StorageType};
 
@@ -33,6 +35,8 @@ pub struct Volume {
     pub storage: Arc<str>,
     /// What it is made of.
     pub storage_type: StorageType,
+    /// What makes it durable.
+    pub syncs: Syncs,
     /// `DATA/current/BP-…`
     pool_dir: PathBuf,
     folder: Folder,
@@ -40,6 +44,8 @@ pub struct Volume {
     used: AtomicU64,
     promised: AtomicU64,
     failed: OnceLock<String>,
+    /// Held while a folder is made.
+    making: Mutex<()>,
 }
 
 /// Bytes of the file system below a volume.
@@ -64,12 +70,14 @@ impl Volume {
             index,
             storage: storage.into(),
             storage_type,
+            syncs: Syncs::default(),
             pool_dir: folder.path().join("current").join(&pool.id),
             folder,
             reserve,
             used: AtomicU64::new(0),
             promised: AtomicU64::new(0),
             failed: OnceLock::new(),
+            making: Mutex::new(()),
         }
     }
 
@@ -104,15 +112,19 @@ impl Volume {
 
     /// Makes the folder of a finalized replica if it is not there, durably.
     pub fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        // Who finds a folder that somebody else has just made waits until it is durable.
+        let _making = lock(&self.making);
         if dir.is_dir() {
             return Ok(());
         }
         fs::create_dir_all(dir)?;
         // From the new folder up to `finalized`.
-        for above in dir.ancestors().skip(1).take(2) {
-            sync_dir(above)?;
+        let mut above = dir.ancestors().skip(1).take(2);
+        let durable = above.try_for_each(|above| self.syncs.dir(&File::open(above)?));
+        if durable.is_err() {
+            let _ = fs::remove_dir(dir); // so that the next one tries again
         }
-        Ok(())
+        durable
     }
 
     /// Whether the disk failed, and how.
@@ -194,11 +206,6 @@ impl Volume {
 /// every file.
 pub fn with_sums(len: u64) -> u64 {
     len.saturating_add(if len == 0 { 0 } else { meta::file_len(Checksum::DEFAULT, len.min(u64::MAX / 2)) })
-}
-
-/// Makes the names in a folder durable.
-pub fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }
 
 /// Errors after which a disk is not used any more, whatever it says next.

@@ -10,7 +10,7 @@ use trellis_proto::data_transfer::CHECKSUM_BYTES;
 use super::core::Core;
 use super::meta;
 use super::pipeline::{InPipeline, Io};
-use super::volume::{is_full, sync_dir};
+use super::volume::is_full;
 use crate::store::{Acked, Replica, ReplicaWriter, Result, StoreError, WriterStopped};
 
 /// The writer of a replica.
@@ -24,20 +24,43 @@ pub struct Writer {
     acked: Acked,
     /// Sums that were computed here.
     sums: Vec<u8>,
+    /// Something was written since the files were last made durable.
+    dirty: bool,
+    /// The names of both files are durable.
     names_synced: bool,
     full: bool,
     ended: bool,
 }
 
 impl Writer {
-    /// The writer with this number, over the replica's open files.
-    pub fn new(core: Arc<Core>, pipeline: Arc<InPipeline>, number: u64, data: File, meta: File) -> Writer {
+    /// The writer with this number, over the replica's open files, which are new or have just been moved.
+    pub fn new(
+        core: Arc<Core>,
+        pipeline: Arc<InPipeline>,
+        number: u64,
+        (data, meta): (File, File),
+        new: bool,
+    ) -> Writer {
         let (checksum, acked) = {
             let io = pipeline.io();
             (io.checksum, io.acked.clone())
         };
-        let (sums, names_synced, full, ended) = (Vec::new(), false, false, false);
-        Writer { core, pipeline, number, data, meta, checksum, acked, sums, names_synced, full, ended }
+        // Moving them has made their names durable.
+        let names_synced = !new && core.settings.sync_on_close;
+        Writer {
+            core,
+            pipeline,
+            number,
+            data,
+            meta,
+            checksum,
+            acked,
+            sums: Vec::new(),
+            dirty: true,
+            names_synced,
+            full: false,
+            ended: false,
+        }
     }
 
     /// After a failed write: makes the files again what they were, as far as the disk lets us.
@@ -64,11 +87,16 @@ impl Writer {
         }
     }
 
-    fn sync_files(&self) -> Result<()> {
-        let volume = &self.pipeline.volume;
-        let path = || volume.data(self.pipeline.place(), self.pipeline.block_id);
-        let synced = self.data.sync_data().and_then(|()| self.meta.sync_data());
-        synced.map_err(|e| self.core.write_error(volume, "syncing", &path(), e))
+    /// Makes what was written durable, unless it is.
+    fn sync_files(&mut self) -> Result<()> {
+        if self.dirty {
+            let volume = &self.pipeline.volume;
+            let path = || volume.data(self.pipeline.place(), self.pipeline.block_id);
+            let synced = volume.syncs.files(&self.data, &self.meta);
+            synced.map_err(|e| self.core.write_error(volume, "syncing", &path(), e))?;
+            self.dirty = false;
+        }
+        Ok(())
     }
 
     /// Deletes what was written, unless another has it now.
@@ -116,6 +144,7 @@ impl ReplicaWriter for Writer {
         }
         let sums = packet.sums_from(self.checksum, len, io.last_sum, &mut self.sums);
         let sums = sums.map_err(|reason| StoreError::Request { block: pipeline.block(), reason })?;
+        self.dirty = true;
         // The data first: what has no sum yet is found and cut off after a crash.
         let written = self.data.write_all_at(&data[(len - offset) as usize..], len);
         let at = meta::sum_offset(self.checksum, len);
@@ -136,8 +165,10 @@ impl ReplicaWriter for Writer {
         drop(self.pipeline.io_of(self.number).ok_or_else(|| self.stopped())?);
         self.sync_files()?;
         if !self.names_synced {
-            let dir = self.pipeline.volume.dir(self.pipeline.place(), self.pipeline.block_id);
-            sync_dir(&dir).map_err(|e| self.core.write_error(&self.pipeline.volume, "syncing", &dir, e))?;
+            let volume = &self.pipeline.volume;
+            let dir = volume.dir(self.pipeline.place(), self.pipeline.block_id);
+            let synced = File::open(&dir).and_then(|dir| volume.syncs.dir(&dir));
+            synced.map_err(|e| self.core.write_error(volume, "syncing", &dir, e))?;
             self.names_synced = true;
         }
         Ok(())
@@ -164,6 +195,10 @@ impl ReplicaWriter for Writer {
     }
 
     fn into_rbw(mut self: Box<Self>, acked: u64) -> Result<Replica> {
+        if self.core.settings.sync_on_close {
+            // What it is a copy of may have been made durable for its writer.
+            self.sync_files()?;
+        }
         let pipeline = self.pipeline.clone();
         let _turn = self.core.turn(pipeline.block_id);
         let io = pipeline.io_of(self.number).ok_or_else(|| self.stopped())?;

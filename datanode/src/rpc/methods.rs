@@ -7,13 +7,13 @@ use bytes::BytesMut;
 use trellis_client::user::default_user;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs::{
-    self, BlockProto, DatanodeLocalInfoProto, DatanodeVolumeInfoProto, EvictWritersResponseProto,
-    GetBalancerBandwidthResponseProto, GetDatanodeInfoResponseProto, GetReplicaVisibleLengthRequestProto,
-    GetReplicaVisibleLengthResponseProto, GetVolumeReportResponseProto, InitReplicaRecoveryRequestProto,
-    InitReplicaRecoveryResponseProto, ShutdownDatanodeResponseProto, TriggerBlockReportRequestProto,
-    TriggerBlockReportResponseProto, UpdateReplicaUnderRecoveryRequestProto,
-    UpdateReplicaUnderRecoveryResponseProto, client_datanode_protocol_service as client,
-    inter_datanode_protocol_service as inter,
+    self, BlockProto, DatanodeLocalInfoProto, DatanodeVolumeInfoProto, DeleteBlockPoolRequestProto,
+    EvictWritersResponseProto, GetBalancerBandwidthResponseProto, GetDatanodeInfoResponseProto,
+    GetReplicaVisibleLengthRequestProto, GetReplicaVisibleLengthResponseProto, GetVolumeReportResponseProto,
+    InitReplicaRecoveryRequestProto, InitReplicaRecoveryResponseProto, ShutdownDatanodeRequestProto,
+    ShutdownDatanodeResponseProto, TriggerBlockReportRequestProto, TriggerBlockReportResponseProto,
+    UpdateReplicaUnderRecoveryRequestProto, UpdateReplicaUnderRecoveryResponseProto,
+    client_datanode_protocol_service as client, inter_datanode_protocol_service as inter,
 };
 use trellis_proto::methods::Service;
 use trellis_proto::presence::decode_request;
@@ -28,6 +28,9 @@ use crate::store::{Block, StoreError};
 /// The protocols of the port.
 pub(super) static PROTOCOLS: &[&Service] =
     &[&client::SERVICE, &inter::SERVICE, &hdfs::reconfiguration_protocol_service::SERVICE];
+
+/// The visible length of a replica of which no byte is (-1), as of one that was being written when its datanode stopped.
+const NOTHING_VISIBLE: u64 = u64::MAX;
 
 /// Who calls, believed as it is.
 #[derive(Debug, Clone)]
@@ -78,11 +81,16 @@ async fn of_clients(shared: &Arc<Shared>, caller: &Caller, call: &Call, out: &mu
             reply::put_success(out, &call.id, &GetDatanodeInfoResponseProto { local_info: info });
             return Ok(());
         }
+        name if name == client::GET_BLOCK_LOCAL_PATH_INFO.name => return Err(no_local_path(caller)),
         _ => {}
     }
     demand_superuser(shared, caller).await?;
     match call.method.name {
         name if name == client::SHUTDOWN_DATANODE.name => {
+            let request: ShutdownDatanodeRequestProto = decode_request(call.body.clone())?;
+            if request.for_upgrade {
+                return Err(unsupported("shutdownDatanode for an upgrade, for which writers would wait,"));
+            }
             tracing::info!(user = caller.0, "shut down by RPC");
             shared.shutdown.send_replace(true);
             reply::put_success(out, &call.id, &ShutdownDatanodeResponseProto {});
@@ -104,6 +112,9 @@ async fn of_clients(shared: &Arc<Shared>, caller: &Caller, call: &Call, out: &mu
             let report = blocking(shared, |shared| Ok(volumes(shared))).await?;
             reply::put_success(out, &call.id, &report);
         }
+        name if name == client::DELETE_BLOCK_POOL.name => {
+            return Err(undeletable(shared, &decode_request(call.body.clone())?));
+        }
         name => return Err(unsupported(name)),
     }
     Ok(())
@@ -112,7 +123,15 @@ async fn of_clients(shared: &Arc<Shared>, caller: &Caller, call: &Call, out: &mu
 async fn visible_length(shared: &Arc<Shared>, call: &Call, out: &mut BytesMut) -> Answered {
     let request: GetReplicaVisibleLengthRequestProto = decode_request(call.body.clone())?;
     let block = block(shared, &request.block)?;
-    let length = blocking(shared, move |shared| shared.store.visible_len(block)).await?;
+    let worker = shared.clone();
+    let found = tokio::task::spawn_blocking(move || worker.store.visible_len(block)).await;
+    let found = found.map_err(|error| RpcError::new(Kind::Io, error.to_string()))?;
+    let length = found.map_err(|error| match error {
+        // A reader takes "not found" for a block that has no bytes yet.
+        StoreError::NotFound(_) => exception(&shared.store.pool().id, &error),
+        error => RpcError::new(Kind::Io, error.to_string()),
+    })?;
+    let length = length.unwrap_or(NOTHING_VISIBLE);
     reply::put_success(out, &call.id, &GetReplicaVisibleLengthResponseProto { length });
     Ok(())
 }
@@ -190,6 +209,25 @@ fn volumes(shared: &Shared) -> GetVolumeReportResponseProto {
         reserved_space_for_replicas: 0,
     });
     GetVolumeReportResponseProto { volume_info: volume_info.collect() }
+}
+
+/// Nobody reads blocks but through this datanode: as stock where no user is configured to.
+fn no_local_path(caller: &Caller) -> RpcError {
+    let why = format!(
+        "Can't continue with getBlockLocalPathInfo() authorization. The user {} is not configured in \
+         dfs.block.local-path-access.user",
+        caller.0
+    );
+    RpcError::new(Kind::AccessControl, why)
+}
+
+/// The pool that is served cannot be deleted, and there is no other.
+fn undeletable(shared: &Shared, request: &DeleteBlockPoolRequestProto) -> RpcError {
+    let why = match request.block_pool == shared.store.pool().id {
+        true => "The block pool is still running".to_owned(),
+        false => format!("there is no block pool {} here", request.block_pool),
+    };
+    RpcError::new(Kind::Io, why)
 }
 
 fn unsupported(method: &str) -> RpcError {

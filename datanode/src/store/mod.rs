@@ -58,8 +58,8 @@ pub trait BlockStore: Send + Sync {
         checksum: Checksum,
     ) -> Result<Box<dyn ReplicaWriter>>;
 
-    /// Opens a FINALIZED replica of `len` bytes for more (PIPELINE_SETUP_APPEND); it gets `new_stamp`. The sum of a
-    /// partial last chunk is verified.
+    /// Opens a FINALIZED replica of `len` bytes for more (PIPELINE_SETUP_APPEND); it gets `new_stamp`, which may be the
+    /// one that it has: not every client asks for a new one. The sum of a partial last chunk is verified.
     fn append(&self, block: Block, new_stamp: u64, len: u64) -> Result<Box<dyn ReplicaWriter>>;
 
     /// As [`BlockStore::append`], or goes on with an RBW whose append failed (PIPELINE_SETUP_APPEND_RECOVERY): all its
@@ -84,8 +84,8 @@ pub trait BlockStore: Send + Sync {
     fn read(&self, block: Block) -> Result<Box<dyn ReplicaReader>>;
 
     /// How many bytes of a replica with at least this stamp a reader may count on: all of a FINALIZED one, what was
-    /// acked of an RBW.
-    fn visible_len(&self, block: Block) -> Result<u64>;
+    /// acked of an RBW. None: on none, since nobody knows what was acked of an RWR, and a TEMPORARY one is no replica yet.
+    fn visible_len(&self, block: Block) -> Result<Option<u64>>;
 
     /// Forgets replicas at once and deletes their files in the background; [`Event::Deleted`] follows. Their writers
     /// are stopped. Returns those that were refused, with the reason: not there, or of another stamp.

@@ -52,6 +52,9 @@ impl CopyOut {
         shared.metrics.bytes_read.increment(bytes);
         if !self.client.is_empty() {
             let ack: DnTransferAckProto = mirror.peer.next_message(mirror.timeout)?;
+            if ack.status() == Status::ErrorChecksum {
+                shared.store.suspect(self.block.id);
+            }
             if ack.status() != Status::Success {
                 let why = format!("{} did not take the copy: {:?}", mirror.peer.address(), ack.status());
                 return Err(Fault::Elsewhere(why));
@@ -110,9 +113,12 @@ fn transfer(shared: &Shared, op: OpTransferBlockProto) -> Result<(), Fault> {
     if op.targets.is_empty() {
         return Ok(());
     }
+    let Some(len) = shared.store.visible_len(replica.block)? else {
+        return Err(Fault::Refused(format!("no byte of {wanted} is visible")));
+    };
     CopyOut {
         block: replica.block,
-        len: shared.store.visible_len(replica.block)?,
+        len,
         targets: op.targets,
         storage_types: op.target_storage_types,
         storage_ids: op.target_storage_ids,

@@ -26,6 +26,7 @@ pub(crate) fn block_checksum(
     let wanted = &request.header.block;
     let block = Block { id: wanted.block_id, stamp: wanted.generation_stamp };
     let visible = store.visible_len(block)?;
+    let visible = visible.ok_or_else(|| Fault::Refused(format!("no byte of {block} is visible")))?;
     let mut reader = store.read(block)?;
     let len = match wanted.num_bytes() {
         0 => visible,

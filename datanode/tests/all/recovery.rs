@@ -1,6 +1,7 @@
 //! A block whose writer is gone: one datanode leads, all agree on a length, the namenode hears of it. And the rest of
 //! the IPC port.
 
+use prost::Message;
 use trellis_client::config::ConnectionConfig;
 use trellis_client::namenode::Namenode as Link;
 use trellis_client::uri::Address;
@@ -9,13 +10,14 @@ use trellis_proto::exception::Kind;
 use trellis_proto::hdfs::datanode::datanode_command_proto::Type;
 use trellis_proto::hdfs::datanode::*;
 use trellis_proto::hdfs::{
-    BlockProto, DatanodeIdProto, DatanodeInfoProto, GetBalancerBandwidthRequestProto,
-    GetDatanodeInfoRequestProto, GetReplicaVisibleLengthRequestProto, GetVolumeReportRequestProto,
-    InitReplicaRecoveryRequestProto, LocatedBlockProto, RecoveringBlockProto, RefreshNamenodesRequestProto,
-    ShutdownDatanodeRequestProto, TriggerBlockReportRequestProto, client_datanode_protocol_service as client,
-    inter_datanode_protocol_service as inter,
+    BlockProto, DatanodeIdProto, DatanodeInfoProto, DeleteBlockPoolRequestProto,
+    GetBalancerBandwidthRequestProto, GetReplicaVisibleLengthRequestProto, GetVolumeReportRequestProto,
+    InitReplicaRecoveryRequestProto, LocatedBlockProto, RecoveringBlockProto, ShutdownDatanodeRequestProto,
+    TriggerBlockReportRequestProto, client_datanode_protocol_service as client,
+    inter_datanode_protocol_service as inter, reconfiguration_protocol_service as reconfiguration,
 };
-use trellis_proto::methods::Service;
+use trellis_proto::methods::{Rpc, Service};
+use trellis_proto::presence::Checked;
 
 use crate::namenode::{LONG, Namenode};
 use crate::peer::{Peer, block, write_op};
@@ -133,7 +135,9 @@ async fn what_clients_and_administrators_may_ask() {
     assert_eq!(length.length, 700);
     let error = anybody.call_once(&client::GET_REPLICA_VISIBLE_LENGTH, &visible(2, 7)).await.unwrap_err();
     assert_eq!(error.kind(), Some(Kind::ReplicaNotFound));
-    anybody.call_once(&client::GET_DATANODE_INFO, &GetDatanodeInfoRequestProto {}).await.unwrap();
+    // One that is older is no block without bytes.
+    let error = anybody.call_once(&client::GET_REPLICA_VISIBLE_LENGTH, &visible(1, 8)).await.unwrap_err();
+    assert_eq!(error.kind(), Some(Kind::Io));
     let shutdown = ShutdownDatanodeRequestProto { for_upgrade: false };
     let error = anybody.call_once(&client::SHUTDOWN_DATANODE, &shutdown).await.unwrap_err();
     assert_eq!(error.kind(), Some(Kind::AccessControl));
@@ -143,9 +147,6 @@ async fn what_clients_and_administrators_may_ask() {
     assert_eq!(bandwidth.await.unwrap().bandwidth, 100 << 20);
     let volumes = admin.call_once(&client::GET_VOLUME_REPORT, &GetVolumeReportRequestProto {}).await.unwrap();
     assert_eq!((volumes.volume_info.len(), volumes.volume_info[0].num_blocks), (1, 1));
-    let error =
-        admin.call_once(&client::REFRESH_NAMENODES, &RefreshNamenodesRequestProto {}).await.unwrap_err();
-    assert_eq!(error.kind(), Some(Kind::UnsupportedOperation));
     let before =
         namenode.wait::<BlockReportRequestProto>("blockReport", |calls| !calls.is_empty()).await.len();
     let trigger = TriggerBlockReportRequestProto { incremental: false, nn_address: None };
@@ -156,4 +157,78 @@ async fn what_clients_and_administrators_may_ask() {
     let mut node = node;
     admin.call_once(&client::SHUTDOWN_DATANODE, &shutdown).await.unwrap();
     tokio::time::timeout(LONG, node.datanode.ended()).await.unwrap().unwrap();
+
+    // What was being written when it stopped: nobody knows what of it was acked.
+    let node = Node::in_dir(&namenode, config(), node.dir).await;
+    let anybody = link(&node, &client::SERVICE, "nobody-in-particular");
+    let length = anybody.call_once(&client::GET_REPLICA_VISIBLE_LENGTH, &visible(1, 7)).await.unwrap();
+    assert_eq!(length.length as i64, -1);
+    node.stop().await;
+}
+
+/// What becomes of a method that this caller calls.
+async fn outcome<Request: Message, Response: Checked>(
+    node: &Node,
+    user: &str,
+    method: &Rpc<Request, Response>,
+    request: Request,
+) -> (&'static str, &'static str, Option<Kind>) {
+    let answer = link(node, method.service, user).call_once(method, &request).await;
+    let refused =
+        answer.err().map(|error| error.kind().unwrap_or_else(|| panic!("{}: {error}", method.name)));
+    (method.service.name, method.name, refused)
+}
+
+#[tokio::test]
+async fn every_method_does_its_job_or_is_refused_as_by_stock() {
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, config()).await;
+    let admin = trellis_client::user::default_user();
+    let (no, io, access) = (Some(Kind::UnsupportedOperation), Some(Kind::Io), Some(Kind::AccessControl));
+    let pool = block(1, 7, 0).pool_id;
+    let upgrade = ShutdownDatanodeRequestProto { for_upgrade: true };
+    let mut seen = Vec::new();
+    macro_rules! check {
+        ($($method:path, $request:expr, anybody $anybody:expr, admin $admin:expr;)*) => {$(
+            for (user, expected) in [("nobody-in-particular", $anybody), (&*admin, $admin)] {
+                let outcome = outcome(&node, user, &$method, $request).await;
+                assert_eq!(outcome.2, expected, "{} by {user}", outcome.1);
+                seen.push((outcome.0, outcome.1));
+            }
+        )*};
+    }
+    check! {
+        client::GET_REPLICA_VISIBLE_LENGTH, Default::default(), anybody io, admin io;
+        client::REFRESH_NAMENODES, Default::default(), anybody access, admin no;
+        client::DELETE_BLOCK_POOL, Default::default(), anybody access, admin io;
+        client::DELETE_BLOCK_POOL, DeleteBlockPoolRequestProto { block_pool: pool.clone(), force: true },
+            anybody access, admin io;
+        client::GET_BLOCK_LOCAL_PATH_INFO, Default::default(), anybody access, admin access;
+        client::SHUTDOWN_DATANODE, upgrade, anybody access, admin no;
+        client::EVICT_WRITERS, Default::default(), anybody access, admin None;
+        client::GET_DATANODE_INFO, Default::default(), anybody None, admin None;
+        client::GET_VOLUME_REPORT, Default::default(), anybody access, admin None;
+        client::GET_RECONFIGURATION_STATUS, Default::default(), anybody access, admin no;
+        client::START_RECONFIGURATION, Default::default(), anybody access, admin no;
+        client::LIST_RECONFIGURABLE_PROPERTIES, Default::default(), anybody access, admin no;
+        client::TRIGGER_BLOCK_REPORT, Default::default(), anybody access, admin None;
+        client::GET_BALANCER_BANDWIDTH, Default::default(), anybody access, admin None;
+        client::SUBMIT_DISK_BALANCER_PLAN, Default::default(), anybody access, admin no;
+        client::CANCEL_DISK_BALANCER_PLAN, Default::default(), anybody access, admin no;
+        client::QUERY_DISK_BALANCER_PLAN, Default::default(), anybody access, admin no;
+        client::GET_DISK_BALANCER_SETTING, Default::default(), anybody access, admin no;
+        reconfiguration::GET_RECONFIGURATION_STATUS, Default::default(), anybody access, admin no;
+        reconfiguration::START_RECONFIGURATION, Default::default(), anybody access, admin no;
+        reconfiguration::LIST_RECONFIGURABLE_PROPERTIES, Default::default(), anybody access, admin no;
+        inter::INIT_REPLICA_RECOVERY, Default::default(), anybody io, admin io;
+        inter::UPDATE_REPLICA_UNDER_RECOVERY, Default::default(), anybody io, admin io;
+    }
+    let services = [&client::SERVICE, &reconfiguration::SERVICE, &inter::SERVICE];
+    let all = services.iter().flat_map(|service| service.methods.iter().map(|m| (service.name, m.name)));
+    let missed: Vec<_> = all.filter(|method| !seen.contains(method)).collect();
+    assert_eq!(missed, []);
+    // None of it has stopped the datanode.
+    let address = node.datanode.data;
+    blocking(move || Peer::write_block(address, &write_op(1, 7, &[]), &[1; 10])).await;
+    node.stop().await;
 }

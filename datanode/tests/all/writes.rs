@@ -202,6 +202,41 @@ async fn appending_to_a_block_that_ends_within_a_chunk() {
 }
 
 #[tokio::test]
+async fn appending_under_the_stamp_that_the_block_has() {
+    let namenode = Namenode::start().await;
+    let (one, two) = (Node::start(&namenode, config()).await, Node::start(&namenode, config()).await);
+    let (first, second, below, data) = (one.datanode.data, two.datanode.data, [two.id.clone()], bytes(2000));
+    blocking(move || {
+        Peer::write_block(first, &write_op(1, 7, &below), &data[..700]);
+        let append = |new, len| {
+            let mut op = write_op(1, 7, &below);
+            op.stage = Stage::PipelineSetupAppend.into();
+            (op.header.base_header.block.num_bytes, op.min_bytes_rcvd) = (Some(len), len);
+            op.latest_generation_stamp = new;
+            op
+        };
+        assert_eq!(Peer::write(first, &append(6, 700)).1.status(), Status::Error, "an older one");
+        // hdfs-native does it: it asks the namenode for no new stamp.
+        let (mut peer, answer) = Peer::write(first, &append(7, 700));
+        assert_eq!(answer.status(), OK, "{answer:?}");
+        peer.packet(0, 700, &data[700..1024], false);
+        peer.packet(1, 1024, &data[1024..], true);
+        peer.packet(2, 2000, b"", false);
+        for seqno in 0..3 {
+            assert_eq!(peer.ack(), (seqno, vec![OK, OK]));
+        }
+        for address in [first, second] {
+            assert_eq!(Peer::read_block(address, block(1, 7, 2000)), data);
+        }
+    })
+    .await;
+    let appended = |calls: &[_]| reported(calls, 1) == Some((BlockStatus::Received, 7, 2000));
+    namenode.wait("blockReceivedAndDeleted", appended).await;
+    one.stop().await;
+    two.stop().await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_written_is_refused_with_a_reason() {
     let namenode = Namenode::start().await;
     let node = Node::start(&namenode, config()).await;

@@ -23,9 +23,9 @@ fn a_block_is_written_read_and_kept() {
         write(&mut *writer, index as u64 * 65_024, packet);
     }
     assert_eq!((writer.len(), writer.replica().state), (200_000, ReplicaState::Rbw));
-    assert_eq!(fixture.store().visible_len(block(1001)).unwrap(), 0);
+    assert_eq!(fixture.store().visible_len(block(1001)).unwrap(), Some(0));
     writer.acked().advance(130_048);
-    assert_eq!(fixture.store().visible_len(block(1001)).unwrap(), 130_048);
+    assert_eq!(fixture.store().visible_len(block(1001)).unwrap(), Some(130_048));
     writer.sync().unwrap();
     let replica = writer.finish().unwrap();
     assert_eq!((replica.block, replica.len, replica.state), (block(1001), 200_000, ReplicaState::Finalized));
@@ -159,7 +159,7 @@ fn what_is_not_to_be_created_or_appended_to() {
         ));
     }
     let append = |at, new, len| fixture.store().append(block(at), new, len).map(drop);
-    for (at, new, len) in [(4, 6, 3), (5, 5, 3), (5, 4, 3), (5, 6, 2), (6, 7, 3)] {
+    for (at, new, len) in [(4, 6, 3), (4, 4, 3), (5, 4, 3), (5, 6, 2), (5, 5, 2), (6, 7, 3), (6, 6, 3)] {
         assert!(matches!(append(at, new, len), Err(StoreError::Unfit { .. })), "{at} {new} {len}");
     }
     append(5, 6, 3).unwrap();
@@ -167,6 +167,43 @@ fn what_is_not_to_be_created_or_appended_to() {
     assert!(matches!(create(6), Err(StoreError::AlreadyExists { state: ReplicaState::Rbw, .. })));
     create(7).unwrap();
     assert_eq!(report(fixture.store()), [(ID, 7, 0, ReplicaState::Rbw)]);
+}
+
+#[test]
+fn stamps_that_stay_the_same() {
+    let mut fixture = Fixture::new(1);
+    let data = bytes(3000, 12);
+    fixture.finalized(ID, 5, &data[..700]);
+    let mut before = fixture.store().read(block(5)).unwrap();
+    let mut old = fixture.store().append(block(5), 5, 700).unwrap();
+    assert_eq!((old.replica().block, old.replica().state), (block(5), ReplicaState::Rbw));
+    assert_eq!(fixture.store().visible_len(block(5)).unwrap(), Some(700));
+    write(&mut *old, 512, &data[512..2000]);
+    let mut longer = fixture.store().read(block(5)).unwrap();
+    // Its pipeline breaks: another writer goes on, and what was not acked is cut off.
+    assert!(fixture.store().recover_append(block(5), 5, 2000).is_err(), "not all of it is acked");
+    let cut = fixture.store().recover_rbw(block(5), 5, 700, 2000).unwrap();
+    assert!(
+        matches!(longer.read(1500, &mut [0; 500]), Err(StoreError::Unfit { .. })),
+        "it is no disk's fault"
+    );
+    drop(cut);
+    let mut writer = fixture.store().recover_append(block(5), 5, 700).unwrap();
+    write(&mut *writer, 700, &data[700..1024]);
+    write(&mut *writer, 1024, &data[1024..]);
+    writer.acked().advance(3000);
+    assert_eq!(fixture.store().recover_close(block(5), 5, 3000).unwrap().state, ReplicaState::Finalized);
+    assert!(matches!(writer.finish(), Err(StoreError::Stopped(_))));
+    assert_eq!(fixture.store().recover_close(block(5), 5, 3000).unwrap().len, 3000, "it was closed already");
+    let mut found = vec![0; 700];
+    before.read(0, &mut found).unwrap();
+    let mut sums = [0; 8];
+    before.read_sums(0, &mut sums).unwrap();
+    Checksum::DEFAULT.verify(&found, &sums).unwrap();
+    drop((before, longer, old));
+    fixture.restart();
+    assert_eq!(report(fixture.store()), [(ID, 5, 3000, ReplicaState::Finalized)]);
+    assert_eq!((read(fixture.store(), ID), fixture.take_events()), (data, vec![]));
 }
 
 #[test]
@@ -192,7 +229,7 @@ fn a_recovery_of_a_pipeline_stops_the_writer_and_cuts_what_was_not_acked() {
     assert!(matches!(old.sync(), Err(StoreError::Stopped(_))));
     // An ack of the old pipeline comes late.
     old.acked().advance(2000);
-    assert_eq!(fixture.store().visible_len(block(2)).unwrap(), 1500);
+    assert_eq!(fixture.store().visible_len(block(2)).unwrap(), Some(1500));
     write(&mut *new, 1024, &data[1024..]);
     assert!(matches!(old.finish(), Err(StoreError::Stopped(_))));
     new.finish().unwrap();
@@ -235,7 +272,7 @@ fn copies_from_other_datanodes() {
     write(&mut *writer, 0, &data);
     assert_eq!(report(fixture.store()), [], "nobody hears of it");
     assert!(fixture.store().read(block(3)).is_err());
-    assert!(fixture.store().visible_len(block(3)).is_err());
+    assert_eq!(fixture.store().visible_len(block(3)).unwrap(), None);
     assert_eq!(fixture.store().init_recovery(block(3), 9).unwrap(), None);
     assert!(matches!(temporary(&fixture, 3), Err(StoreError::AlreadyExists { .. })));
     drop(writer);
@@ -253,7 +290,7 @@ fn copies_from_other_datanodes() {
     let mut writer = temporary(&fixture, 5).unwrap();
     write(&mut *writer, 0, &data);
     assert_eq!(writer.into_rbw(900).unwrap().state, ReplicaState::Rbw);
-    assert_eq!(fixture.store().visible_len(block(5)).unwrap(), 900);
+    assert_eq!(fixture.store().visible_len(block(5)).unwrap(), Some(900));
     let mut writer = fixture.store().recover_rbw(block(5), 6, 900, 1000).unwrap();
     write(&mut *writer, 900, &data[900..]);
     drop(writer);
@@ -278,7 +315,8 @@ fn recovery_of_a_block() {
     assert!(matches!(writer.write(1000, None, b"x"), Err(StoreError::Stopped(_))));
     assert_eq!(store.replica(ID).unwrap().state, ReplicaState::Rur);
     assert_eq!(report(store), [(ID, 5, 1000, ReplicaState::Rbw)]);
-    assert_eq!((store.visible_len(block(5)).unwrap(), read(store, ID)), (600, data.clone()));
+    assert_eq!((store.visible_len(block(5)).unwrap(), read(store, ID)), (Some(600), data.clone()));
+    assert!(matches!(store.visible_len(block(6)), Err(StoreError::Unfit { .. })), "it is older");
     assert!(matches!(
         store.init_recovery(block(5), 9),
         Err(StoreError::RecoveryInProgress { recovery_id: 9, .. })

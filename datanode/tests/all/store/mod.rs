@@ -8,6 +8,7 @@ mod races;
 mod room;
 mod scan;
 mod stock;
+mod syncs;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -21,6 +21,14 @@ enum Packet {
     Free(u64),
 }
 
+/// Which stamp a client asks for.
+#[derive(Debug, Clone, Copy)]
+enum Stamp {
+    New,
+    /// The one that the replica has.
+    Same,
+}
+
 #[derive(Debug, Clone)]
 enum Call {
     Create { temporary: bool },
@@ -30,10 +38,10 @@ enum Call {
     Finish,
     IntoRbw,
     DropWriter,
-    Append,
-    RecoverAppend,
-    RecoverRbw,
-    RecoverClose,
+    Append(Stamp),
+    RecoverAppend(Stamp),
+    RecoverRbw(Stamp),
+    RecoverClose(Stamp),
     InitRecovery,
     UpdateRecovery(u64),
     CopyRecovery(u64),
@@ -87,10 +95,13 @@ impl World {
                 self.next_id += 1;
                 self.update_recovery(id, *cut, Some(self.next_id));
             }
-            Call::Append | Call::RecoverAppend | Call::RecoverRbw => self.reopen(id, call),
-            Call::RecoverClose => {
+            Call::Append(stamp) | Call::RecoverAppend(stamp) | Call::RecoverRbw(stamp) => {
+                self.reopen(id, call, *stamp);
+            }
+            Call::RecoverClose(wanted) => {
                 let Some(model) = self.models.get_mut(&id) else { return };
                 let block = Block { id, stamp: model.stamp };
+                let stamp = wanted.of(model, stamp);
                 let closed = self.fixture.store().recover_close(block, stamp, model.bytes.len() as u64);
                 let fits = model.state == ReplicaState::Finalized
                     || model.state == ReplicaState::Rbw && model.acked == model.bytes.len() as u64;
@@ -183,20 +194,21 @@ impl World {
         model.writer = Some(writer);
     }
 
-    fn reopen(&mut self, id: u64, call: &Call) {
+    fn reopen(&mut self, id: u64, call: &Call, wanted: Stamp) {
         let Some(model) = self.models.get_mut(&id) else { return };
+        let stamp = wanted.of(model, self.stamp);
         let (block, len) = (Block { id, stamp: model.stamp }, model.bytes.len() as u64);
         let (rbw, finalized) = (model.state == ReplicaState::Rbw, model.state == ReplicaState::Finalized);
         let store = self.fixture.store();
         let (opened, fits) = match call {
-            Call::Append => (store.append(block, self.stamp, len), finalized),
-            Call::RecoverAppend => {
-                (store.recover_append(block, self.stamp, len), finalized || rbw && model.acked == len)
+            Call::Append(_) => (store.append(block, stamp, len), finalized),
+            Call::RecoverAppend(_) => {
+                (store.recover_append(block, stamp, len), finalized || rbw && model.acked == len)
             }
-            _ => (store.recover_rbw(block, self.stamp, model.acked, len), rbw),
+            _ => (store.recover_rbw(block, stamp, model.acked, len), rbw),
         };
         assert_eq!(opened.is_ok(), fits, "{:?}", opened.err());
-        if rbw && !matches!(call, Call::Append) {
+        if rbw && !matches!(call, Call::Append(_)) {
             stopped(model);
         }
         if let Ok(writer) = opened {
@@ -204,7 +216,7 @@ impl World {
                 model.bytes.truncate(model.acked as usize);
             }
             model.acked = model.bytes.len() as u64;
-            (model.state, model.stamp, model.writer) = (ReplicaState::Rbw, self.stamp, Some(writer));
+            (model.state, model.stamp, model.writer) = (ReplicaState::Rbw, stamp, Some(writer));
         }
     }
 
@@ -269,11 +281,24 @@ impl World {
             }
             shown.push((*id, model.stamp, len, model.recovery.map_or(model.state, |(_, was)| was)));
             assert_eq!(read(store, *id), model.bytes);
-            let acked = if model.state == ReplicaState::Finalized { len } else { model.acked };
-            assert_eq!(store.visible_len(replica.block).unwrap(), acked);
+            let visible = match model.recovery.map_or(model.state, |(_, was)| was) {
+                ReplicaState::Finalized => Some(len),
+                ReplicaState::Rwr => None,
+                _ => Some(model.acked),
+            };
+            assert_eq!(store.visible_len(replica.block).unwrap(), visible);
         }
         assert_eq!(report(store), shown);
         assert_eq!(self.fixture.events.lock().unwrap().iter().filter(|e| !is_deleted(e)).count(), 0);
+    }
+}
+
+impl Stamp {
+    fn of(self, model: &Model, new: u64) -> u64 {
+        match self {
+            Stamp::New => new,
+            Stamp::Same => model.stamp,
+        }
     }
 }
 
@@ -290,6 +315,7 @@ fn is_deleted(event: &trellis_datanode::store::Event) -> bool {
 
 fn calls() -> impl Strategy<Value = Call> {
     let packet = prop_oneof![Just(Packet::Aligned), Just(Packet::Tail), (0..40u64).prop_map(Packet::Free)];
+    let stamp = prop_oneof![2 => Just(Stamp::New), 1 => Just(Stamp::Same)];
     prop_oneof![
         3 => any::<bool>().prop_map(|temporary| Call::Create { temporary }),
         8 => (packet, 1..70usize).prop_map(|(packet, more)| Call::Write(packet, more)),
@@ -298,10 +324,10 @@ fn calls() -> impl Strategy<Value = Call> {
         3 => Just(Call::Finish),
         1 => Just(Call::IntoRbw),
         1 => Just(Call::DropWriter),
-        3 => Just(Call::Append),
-        2 => Just(Call::RecoverAppend),
-        2 => Just(Call::RecoverRbw),
-        2 => Just(Call::RecoverClose),
+        3 => stamp.clone().prop_map(Call::Append),
+        2 => stamp.clone().prop_map(Call::RecoverAppend),
+        2 => stamp.clone().prop_map(Call::RecoverRbw),
+        2 => stamp.prop_map(Call::RecoverClose),
         2 => Just(Call::InitRecovery),
         2 => (0..60u64).prop_map(Call::UpdateRecovery),
         1 => (0..60u64).prop_map(Call::CopyRecovery),

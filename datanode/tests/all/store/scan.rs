@@ -88,3 +88,28 @@ fn it_runs_by_itself_and_looks_at_suspects_at_once() {
         assert_eq!(events.recv_timeout(Duration::from_secs(60)), Ok(Event::Corrupt(replica)));
     }
 }
+
+#[test]
+fn a_suspect_does_not_wait_for_the_end_of_a_slow_replica_and_is_told_of_once() {
+    let mut fixture = Fixture::new(1);
+    fixture.finalized(1, 1, &bytes(1_000_000, 1));
+    let bad = [2, 3].map(|id| fixture.finalized(id, 1, &bytes(1000, 1)));
+    for id in [2, 3] {
+        flip(&fixture, &format!("{DATA}{id}"), 3);
+    }
+    let dirs = fixture.take_dirs();
+    let (sender, events) = mpsc::channel();
+    // The first piece of block 1 takes days.
+    let settings = Settings { scan_bytes_per_second: 1, ..quiet() };
+    let sink = Box::new(move |event| drop(sender.send(event)));
+    let store = Folders::open(&[volume(dirs[0].path())]).unwrap().attach(pool(), settings, sink).unwrap();
+    let next = || events.recv_timeout(Duration::from_secs(60)).unwrap();
+    store.suspect(2);
+    assert_eq!(next(), Event::Corrupt(bad[0].clone()));
+    for id in [2, 2, 3] {
+        store.suspect(id);
+    }
+    assert_eq!(next(), Event::Corrupt(bad[1].clone()));
+    drop(store);
+    assert!(events.recv().is_err(), "nothing more was told");
+}
