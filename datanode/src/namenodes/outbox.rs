@@ -92,9 +92,13 @@ impl Outbox {
         }
     }
 
-    /// Notes a bad block.
+    /// Notes a bad block, unless it waits already: every reader may find it.
     pub(crate) fn bad(&self, block: LocatedBlockProto) {
-        push(&mut self.lock().bad, block);
+        let mut waiting = self.lock();
+        if !waiting.bad.contains(&block) {
+            push(&mut waiting.bad, block);
+        }
+        drop(waiting);
         self.wake.notify_one();
     }
 
@@ -251,6 +255,25 @@ mod tests {
         assert!(!outbox.is_urgent());
         outbox.put_back(Changes::from([((disk, 2), change(2, BlockStatus::Receiving))]));
         assert!(outbox.is_urgent());
+    }
+
+    #[test]
+    fn a_bad_block_waits_once() {
+        let outbox = Outbox::default();
+        let bad = |offset| LocatedBlockProto { offset, ..Default::default() };
+        for offset in [1, 2, 1] {
+            outbox.bad(bad(offset));
+        }
+        let first = outbox.take_bad().unwrap();
+        outbox.bad(bad(2));
+        // It could not be told.
+        outbox.bad(first);
+        assert_eq!([outbox.take_bad(), outbox.take_bad()], [Some(bad(2)), Some(bad(1))]);
+        assert_eq!(outbox.take_bad(), None);
+        for offset in 0..2 * MAX_NOTES as u64 {
+            outbox.bad(bad(offset));
+        }
+        assert_eq!(outbox.lock().bad.len(), MAX_NOTES);
     }
 
     #[test]

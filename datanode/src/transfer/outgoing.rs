@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::fault::Fault;
 use super::peer::{Peer, invalid};
 use super::throttle::Throttle;
 use crate::shared::Shared;
-use crate::store::{Block, ReplicaReader, ReplicaState};
+use crate::store::{Block, BlockStore, ReplicaReader, ReplicaState};
 
 /// Data of a packet, at most, unless one chunk is larger.
 const PACKET_DATA: usize = 512 << 10;
@@ -39,6 +40,7 @@ pub(crate) struct Range {
 
 /// A range of a replica, rounded to chunks.
 pub(crate) struct Outgoing {
+    store: Arc<dyn BlockStore>,
     reader: Box<dyn ReplicaReader>,
     /// As it is told to the receiver.
     checksum: Checksum,
@@ -85,7 +87,8 @@ impl Outgoing {
             Some(_) => wanted.checked_next_multiple_of(chunk).unwrap_or(have).min(have),
             None => have,
         };
-        Ok(Outgoing { reader, checksum, start: checksum.chunk_start(range.offset), end })
+        let (store, start) = (shared.store.clone(), checksum.chunk_start(range.offset));
+        Ok(Outgoing { store, reader, checksum, start, end })
     }
 
     /// What the receiver is told beforehand.
@@ -118,7 +121,7 @@ impl Outgoing {
             } else {
                 send_more(peer, &out)?;
                 out.clear();
-                self.send_file(peer, at, len)?;
+                self.send_file(peer, at, len).inspect_err(|error| self.blame(error))?;
             }
             at += len as u64;
             seqno += 1;
@@ -141,6 +144,24 @@ impl Outgoing {
             self.reader.read_sums(at, out.get_mut(start..).unwrap_or_default())?;
         }
         Ok(())
+    }
+
+    /// The kernel does not say whether the socket or the file failed: unless it was the peer for certain, the scanner
+    /// looks at the replica.
+    fn blame(&self, error: &io::Error) {
+        let peers = matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::NotConnected
+                | io::ErrorKind::TimedOut
+        );
+        if !peers {
+            let block = self.reader.replica().block;
+            tracing::warn!(%block, %error, "a replica could not be sent: its scanner looks at it");
+            self.store.suspect(block.id);
+        }
     }
 
     /// Has the kernel send a part of the file.

@@ -125,8 +125,12 @@ fn read_block(shared: &Shared, peer: &mut Peer, op: &OpReadBlockProto) -> Result
     let bytes = outgoing.send(peer, before, None)?;
     shared.metrics.bytes_read.increment(bytes);
     shared.metrics.blocks_read.increment(1);
-    let status: ClientReadStatusProto = peer.next_message(shared.config.read_timeout)?;
-    tracing::trace!(peer = %peer.address(), ?status, "a block was read");
+    let said: ClientReadStatusProto = peer.next_message(shared.config.read_timeout)?;
+    tracing::trace!(peer = %peer.address(), ?said, "a block was read");
+    if said.status() == Status::ErrorChecksum {
+        tracing::info!(peer = %peer.address(), block = wanted.block_id, "a reader found wrong checksums");
+        shared.store.suspect(wanted.block_id);
+    }
     Ok(After::Keep)
 }
 

@@ -109,7 +109,11 @@ impl Namenode {
     }
 
     /// Waits until what was heard of a method is as `enough` wants it.
-    pub async fn wait<M: Message + Default>(&self, method: &str, enough: impl Fn(&[M]) -> bool) -> Vec<M> {
+    pub async fn wait<M: Message + Default + std::fmt::Debug>(
+        &self,
+        method: &str,
+        enough: impl Fn(&[M]) -> bool,
+    ) -> Vec<M> {
         let mut count = self.count.subscribe();
         let waiting = async {
             loop {
@@ -123,7 +127,7 @@ impl Namenode {
         };
         match tokio::time::timeout(LONG, waiting).await {
             Ok(heard) => heard,
-            Err(_) => panic!("{method} was not heard as wanted: {} calls", self.heard::<M>(method).len()),
+            Err(_) => panic!("{method} was not heard as wanted: {:?}", self.heard::<M>(method)),
         }
     }
 

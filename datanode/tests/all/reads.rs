@@ -1,9 +1,14 @@
 //! Reads, block checksums, what is not supported.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use trellis_proto::data_transfer::Op;
+use trellis_proto::exception::Kind;
+use trellis_proto::hdfs::datanode::ReportBadBlocksRequestProto;
 use trellis_proto::hdfs::*;
 
-use crate::namenode::{Namenode, POOL};
+use crate::namenode::{Fault, Namenode, POOL};
 use crate::peer::{Peer, block, header, write_op};
 use crate::support::{Node, blocking, bytes, config};
 
@@ -158,5 +163,68 @@ async fn short_circuit_is_not_supported_and_says_so() {
         assert_eq!(peer.answer::<ShortCircuitShmResponseProto>().status(), Status::ErrorUnsupported);
     })
     .await;
+    node.stop().await;
+}
+
+/// What the namenode was told of bad replicas: their blocks.
+fn bad(calls: &[ReportBadBlocksRequestProto]) -> Vec<u64> {
+    calls.iter().flat_map(|call| &call.blocks).map(|located| located.b.block_id).collect()
+}
+
+#[tokio::test]
+async fn what_a_reader_finds_wrong_is_looked_at_and_told_once() {
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, config()).await;
+    let (address, data) = (node.datanode.data, bytes(3000));
+    let sent = data.clone();
+    blocking(move || {
+        for id in 1..=3 {
+            Peer::write_block(address, &write_op(id, 7, &[]), &sent);
+        }
+    })
+    .await;
+    for id in [1, 3] {
+        let file = File::options().write(true).open(node.files(&format!("blk_{id}")).remove(0)).unwrap();
+        file.write_all_at(&[!data[700]], 700).unwrap();
+    }
+    let complain = move |id| {
+        let mut peer = Peer::connect(address);
+        assert_eq!(peer.read(block(id, 7, 3000), 0, 3000).status(), Status::Success);
+        while !peer.take_packet().unwrap().header.last_packet_in_block {}
+        peer.message(&ClientReadStatusProto { status: Status::ErrorChecksum.into() });
+        // The next answer shows that this was heard.
+        assert_eq!(peer.read(block(2, 7, 3000), 0, 3000).status(), Status::Success);
+        peer.read_data();
+    };
+    // The namenode does not take it at first.
+    namenode.fail("reportBadBlocks", Fault::Exception(Kind::Io));
+    namenode.fail("reportBadBlocks", Fault::Exception(Kind::Standby));
+    blocking(move || complain(1)).await;
+    namenode.wait("reportBadBlocks", |calls| bad(calls) == [1]).await;
+    // Others find it too, and one is wrong about a good one.
+    blocking(move || [1, 2, 1, 3].map(complain)).await;
+    let told = namenode.wait("reportBadBlocks", |calls| bad(calls).contains(&3)).await;
+    assert_eq!(bad(&told), [1, 3]);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_sent_is_looked_at() {
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, config()).await;
+    // More than sockets hold.
+    let (address, len) = (node.datanode.data, 48 << 20);
+    blocking(move || Peer::write_block(address, &write_op(1, 7, &[]), &vec![1; len])).await;
+    let file = node.files("blk_1").remove(0);
+    blocking(move || {
+        let mut peer = Peer::connect(address);
+        assert_eq!(peer.read(block(1, 7, len as u64), 0, len as u64).status(), Status::Success);
+        peer.take_packet().unwrap();
+        File::options().write(true).open(file).unwrap().set_len(0).unwrap();
+        let packets = std::iter::from_fn(|| peer.take_packet().ok());
+        assert!(packets.into_iter().all(|packet| !packet.header.last_packet_in_block));
+    })
+    .await;
+    namenode.wait("reportBadBlocks", |calls| bad(calls) == [1]).await;
     node.stop().await;
 }
