@@ -4,10 +4,11 @@ use std::net::TcpListener;
 use std::slice::from_ref;
 use std::time::Duration;
 
+use prost::Message;
 use trellis_datanode::config::Config;
 use trellis_proto::data_transfer::Op;
 use trellis_proto::hdfs::{
-    BlockOpResponseProto, DatanodeIdProto, OpWriteBlockProto, PipelineAckProto, Status,
+    BlockOpResponseProto, DatanodeIdProto, OpWriteBlockProto, PacketHeaderProto, PipelineAckProto, Status,
 };
 
 use crate::namenode::Namenode;
@@ -251,6 +252,64 @@ async fn more_sessions_than_allowed_are_closed_at_once() {
         let mut third = Peer::connect(address);
         assert!(third.is_closed());
         drop(held);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn more_ipc_connections_than_allowed_are_closed_at_once() {
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, Config { max_ipc_connections: 2, ..config() }).await;
+    let (data, ipc) = (node.datanode.data, node.datanode.ipc);
+    blocking(move || {
+        let held = [Peer::connect(ipc), Peer::connect(ipc)];
+        assert!(Peer::connect(ipc).is_closed());
+        drop(held);
+        Peer::write_block(data, &write_op(1, 7, &[]), &[1; 10]);
+    })
+    .await;
+    node.stop().await;
+}
+
+/// A packet that says that it has so much data, and no sums.
+fn announced(data: usize) -> Vec<u8> {
+    let header = PacketHeaderProto { data_len: data as i32, ..Default::default() };
+    let mut bytes = (data as u32 + 4).to_be_bytes().to_vec();
+    bytes.extend((header.encoded_len() as u16).to_be_bytes());
+    header.encode(&mut bytes).unwrap();
+    bytes
+}
+
+#[tokio::test]
+async fn packets_have_a_limit_and_so_has_the_memory_of_all() {
+    let little = Config { large_packet_bytes: 2 << 20, ..config() };
+    play(little, |address, _| {
+        for (id, data) in [(1, 16 << 20), (2, 15 << 20), (3, i32::MAX as usize)] {
+            let (mut peer, _) = Peer::write(address, &write_op(id, 7, &[]));
+            peer.send(&announced(data)).unwrap();
+            // Nothing of it need come for it to be refused.
+            assert!(peer.is_closed(), "{data}");
+        }
+        // What one session took, it gives back: there is room for one such packet.
+        for id in 4..8 {
+            let (mut peer, _) = Peer::write(address, &write_op(id, 7, &[]));
+            peer.packet(0, 0, &vec![1; 1_300_000], false);
+            peer.packet(1, 1_300_000, b"", false);
+            assert_eq!((peer.ack(), peer.ack()), ((0, vec![OK]), (1, vec![OK])));
+            assert!(peer.is_closed());
+        }
+    })
+    .await;
+    let data = bytes(15 << 20);
+    play(config(), move |address, _| {
+        let (mut peer, _) = Peer::write(address, &write_op(1, 7, &[]));
+        peer.packet(0, 0, &data, false);
+        peer.packet(1, data.len() as u64, b"", false);
+        assert_eq!((peer.ack(), peer.ack()), ((0, vec![OK]), (1, vec![OK])));
+        assert!(
+            Peer::read_block(address, block(1, 7, data.len() as u64)) == data,
+            "as large as packets may be"
+        );
     })
     .await;
 }
