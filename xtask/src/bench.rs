@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements, each written into its section of docs/BENCHMARKS.md.
 //!
-//! The measuring itself is a program in `e2e/src/bin/` that prints its section: `nnbench` and `bytes` against stock,
-//! `grouping` alone. One that ends with a failure leaves the page as it is.
+//! The measuring itself is a program that prints its section: in `e2e/src/bin/` `nnbench` and `bytes` against stock and
+//! `grouping` alone, in `metastore/examples/` `replicas`, on a store alone. One that ends with a failure leaves the page as it is.
 
 use std::fs;
 use std::path::PathBuf;
@@ -42,6 +42,14 @@ Example:
 
 Needs Java 17 and Maven. Fails when a bound does not hold. The machine should do nothing else meanwhile.")]
     Bytes(Bytes),
+    /// Rows of replicas kept beside their block, by their storage, or both: what reporting and finding them costs
+    #[command(after_help = "\
+Example:
+  cargo xtask bench replicas                       measures and writes docs/BENCHMARKS.md
+  cargo xtask bench replicas --blocks 10000 --dry  a short look
+
+The machine should do nothing else meanwhile.")]
+    Replicas(Replicas),
 }
 
 /// Options of `cargo xtask bench nnbench`.
@@ -77,17 +85,32 @@ pub struct Bytes {
     dry: bool,
 }
 
+/// Options of `cargo xtask bench replicas`.
+#[derive(clap::Args)]
+pub struct Replicas {
+    /// Blocks in the store
+    #[arg(long, default_value_t = 100_000)]
+    blocks: u32,
+    /// Prints only, leaves docs/BENCHMARKS.md alone
+    #[arg(long)]
+    dry: bool,
+}
+
 /// Runs a measurement.
 pub fn run(command: Command) -> Result<ExitCode> {
     let (name, size, dry) = match command {
         Command::Nnbench(args) => ("nnbench", args.number, args.dry),
         Command::Grouping(args) => ("grouping", args.seconds, args.dry),
         Command::Bytes(args) => ("bytes", args.megabytes, args.dry),
+        Command::Replicas(args) => ("replicas", args.blocks, args.dry),
     };
-    let server = server()?;
     let mut measure = cargo();
-    measure.args(["run", "--release", "--quiet", "--package", "trellis-e2e", "--bin", name, "--"]);
-    measure.arg(size.to_string()).env("TRELLIS_BIN", server).stdout(Stdio::piped());
+    measure.args(["run", "--release", "--quiet", "--package"]);
+    match name {
+        "replicas" => measure.args(["trellis-metastore", "--example", name, "--"]),
+        _ => measure.args(["trellis-e2e", "--bin", name, "--"]).env("TRELLIS_BIN", server()?),
+    };
+    measure.arg(size.to_string()).stdout(Stdio::piped());
     let output =
         measure.spawn().and_then(|child| child.wait_with_output()).context("starting the measurement")?;
     let figures = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -154,7 +177,7 @@ mod tests {
         assert_eq!(replaced(page, "b", "new\n").unwrap(), expected);
         assert!(replaced(page, "c", "new\n").is_err());
         let page = fs::read_to_string(root().join(PAGE)).unwrap();
-        for name in ["nnbench", "grouping", "bytes"] {
+        for name in ["nnbench", "grouping", "bytes", "replicas"] {
             assert!(replaced(&page, name, "").is_ok(), "{name}");
         }
     }
