@@ -582,6 +582,18 @@ pub enum ReplicaState {
     Temporary = 4,
 }
 
+/// What a datanode was told to do about its replica, and has not said to have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Ordered {
+    /// Nothing.
+    Nothing = 0,
+    /// It is to be deleted: nobody counts on it any more.
+    Deletion = 1,
+    /// It is to be copied to here: it does not exist yet.
+    Copy = 2,
+}
+
 /// A replica as its datanode last reported it. Whether it is valid is decided by who reads it beside its block.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Replica {
@@ -601,6 +613,12 @@ pub struct Replica {
     /// remove it.
     #[prost(int64, tag = "5")]
     pub reported_ms: i64,
+    /// What was ordered, if it has not come about yet.
+    #[prost(enumeration = "Ordered", tag = "6")]
+    pub ordered: i32,
+    /// When that was ordered, ms since the epoch.
+    #[prost(int64, tag = "7")]
+    pub ordered_ms: i64,
 }
 
 /// Where a block went that another file took over.
@@ -728,6 +746,9 @@ pub struct Concern {
     /// Blocks with more replicas than the file wants.
     #[prost(uint32, tag = "5")]
     pub excess: u32,
+    /// Blocks that a copy or a deletion of a replica was ordered for, and has not come about.
+    #[prost(uint32, tag = "6")]
+    pub ordered: u32,
 }
 
 /// A lease holder; `max` = last renewal in ms.

@@ -8,14 +8,14 @@
 use std::collections::HashMap;
 
 use trellis_metastore::schema::{
-    Block, Inode, ReplicaState, Replicas, StorageReplicas, block, block_file, parts_of_block, replica,
-    storage_partition, storage_replica,
+    Block, Inode, Ordered, ReplicaState, Replicas, StorageReplicas, attention, block, block_file,
+    parts_of_block, replica, storage_partition, storage_replica,
 };
 use trellis_metastore::store::{Store, StoreError};
 
 use super::Findings;
 use super::datanodes::Storages;
-use super::files::inodes_of;
+use super::files::{are_attached, inodes_of};
 use super::rows::{Found, Walk, read};
 
 fn show(id: u64, storage: u32) -> String {
@@ -48,11 +48,41 @@ pub async fn by_block(
             if ReplicaState::try_from(found.value.state).is_err() {
                 findings.add(show(*id, *storage), format!("unknown state {}", found.value.state));
             }
+            if Ordered::try_from(found.value.ordered).is_err() {
+                findings.add(show(*id, *storage), format!("unknown order {}", found.value.ordered));
+            }
             if storages.of(*storage).is_none() {
                 findings.add(show(*id, *storage), "no datanode has this storage");
             }
         }
         check_leftovers(store, next_id, &known, storages, findings).await?;
+        check_orders(store, &known, findings).await?;
+    }
+    Ok(())
+}
+
+/// Somebody looks after each file that something is under way for: else nobody would see that it does not come about.
+async fn check_orders(
+    store: &dyn Store,
+    known: &[(u64, u32, Found<Replicas>)],
+    findings: &mut Findings,
+) -> Result<(), StoreError> {
+    let ordered = known.iter().filter(|(_, _, found)| found.value.ordered != Ordered::Nothing as i32);
+    let ordered: Vec<(u64, u32)> = ordered.map(|(id, storage, _)| (*id, *storage)).collect();
+    let moved: Vec<_> = ordered.iter().map(|(id, _)| block_file(*id)).collect();
+    let files: Vec<u64> = read(store, &moved)
+        .await?
+        .into_iter()
+        .zip(&ordered)
+        .map(|(row, (id, _))| row.map_or(parts_of_block(*id).0, |(_, to)| to.inode))
+        .collect();
+    let attached = are_attached(store, &files).await?;
+    let concerns: Vec<_> = files.iter().map(|file| attention(*file)).collect();
+    let rows = read(store, &concerns).await?.into_iter().zip(attached);
+    for ((id, storage), (row, is_attached)) in ordered.into_iter().zip(rows) {
+        if row.is_none() && is_attached {
+            findings.add(show(id, storage), "something is ordered of it, and nobody looks after its file");
+        }
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::Findings;
 use super::rows::{BATCH, Found, Walk, counts, read};
 
 /// Levels after which a chain that has not reached the root is a loop.
-const MAX_DEPTH: usize = 1000;
+pub(super) const MAX_DEPTH: usize = 1000;
 
 /// Whose children a partition holds.
 enum Holds {

@@ -97,6 +97,12 @@ impl Datanodes {
         }
     }
 
+    /// Datanodes, by uuid, were given one replica more each.
+    pub fn schedule<'a>(&self, uuids: impl Iterator<Item = &'a str>) {
+        let mut registry = self.registry();
+        uuids.for_each(|uuid| registry.schedule(uuid));
+    }
+
     /// Rings (`notify_waiters`) whenever a replica of a block made for `inode` was reported here, whoever applies the
     /// report; now and then for another file. Enable it before looking at the rows.
     pub fn reported(&self, inode: u64) -> &Notify {

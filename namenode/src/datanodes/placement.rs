@@ -1,6 +1,10 @@
 //! Where the replicas of a block go: never two on one datanode; the writer's own datanode first, then at random, the
 //! less loaded and the emptier preferred. A datanode that is much busier than others is taken when there are no others:
 //! a replica less is worse than a slow one. All datanodes are on one rack, `/default-rack`.
+//!
+//! A datanode's space is that of its last heartbeat, less what this namenode gave it since (stock: `blocksScheduled`). What
+//! other namenodes gave it is not known here before its next heartbeat: several can together give it more than it has room
+//! for, which it refuses, and the client asks for another.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -86,10 +90,18 @@ fn look<'a>(node: &'a Node, wanted: &Wanted<'_>, taken: &[u32]) -> Result<Storag
     let storage =
         storages.filter(|storage| storage.is_alive()).max_by_key(|storage| storage.space().remaining);
     let Some(storage) = storage else { return Err("it has no storage that works") };
-    if storage.space().remaining < wanted.bytes {
-        return Err("it has not enough room");
+    match room(node, wanted.bytes) >= wanted.bytes {
+        true => Ok(storage),
+        false => Err("it has not enough room"),
     }
-    Ok(storage)
+}
+
+/// The room for replicas of `bytes` that a datanode has, over all of its storages that can take one.
+fn room(node: &Node, bytes: u64) -> u64 {
+    let storages = (0..node.row.storages.len()).map(|place| Storage { node, place });
+    let remaining = storages.filter(|storage| storage.is_alive()).map(|storage| storage.space().remaining);
+    let room = remaining.filter(|remaining| *remaining >= bytes).fold(0, u64::saturating_add);
+    room.saturating_sub(bytes.saturating_mul(node.scheduled.into()))
 }
 
 /// The writer's own and favored ones first.
@@ -123,6 +135,13 @@ mod tests {
     /// A datanode: liveness, load, (whether it failed, room) of each storage. Its number is 10 · (place + 1).
     type Seed = (u8, u32, Vec<(bool, u64)>);
 
+    /// The same view once a datanode was given so many replicas.
+    fn scheduled(view: &View, place: usize, scheduled: u32) -> View {
+        let mut nodes = view.nodes().to_vec();
+        nodes[place].scheduled = scheduled;
+        View::new(nodes)
+    }
+
     fn view(nodes: &[Seed]) -> View {
         let node = |(i, (liveness, load, storages)): (usize, &Seed)| {
             let number = 10 * (i as u32 + 1);
@@ -149,6 +168,7 @@ mod tests {
                 liveness: [Liveness::Live, Liveness::Stale, Liveness::Dead][usize::from(*liveness)],
                 space: storages.iter().map(space).collect(),
                 load: *load,
+                scheduled: 0,
                 heard_ms: 1,
                 reported_ms: 0,
             }
@@ -204,5 +224,25 @@ mod tests {
         let few = Wanted { count: 1, bytes: 501, ..Wanted::default() };
         let refused = choose(&view, 1, &few).refusals;
         assert_eq!(refused[0], ("10.0.0.0:9866".to_owned(), "it has not enough room"));
+    }
+
+    /// What was given since the last heartbeat takes its room: a datanode is given what it can take, and no more.
+    #[test]
+    fn what_was_given_takes_room() {
+        let one = view(&[(0, 0, vec![(false, 500)])]);
+        let two = view(&[(0, 0, vec![(false, 250), (false, 250)])]);
+        let small = view(&[(0, 0, vec![(false, 99), (false, 99), (false, 99), (false, 500)])]);
+        for (view, bytes, most) in
+            [(&one, 100, 5), (&one, 501, 0), (&two, 100, 5), (&small, 100, 5), (&one, 0, 99)]
+        {
+            let wanted = Wanted { count: 1, bytes, ..Wanted::default() };
+            let fits = |given: &u32| !choose(&scheduled(view, 0, *given), 1, &wanted).storages.is_empty();
+            assert_eq!((0..99).take_while(fits).count(), most, "{bytes} bytes");
+        }
+        // Others, with as little room, take what it cannot.
+        let both = view(&[(0, 0, vec![(false, 500)]), (0, 0, vec![(false, 100)])]);
+        let wanted = Wanted { count: 1, bytes: 100, machine: "10.0.0.0", ..Wanted::default() };
+        assert_eq!(choose(&scheduled(&both, 0, 4), 1, &wanted).storages, [11]);
+        assert_eq!(choose(&scheduled(&both, 0, 5), 1, &wanted).storages, [21]);
     }
 }

@@ -78,6 +78,8 @@ struct Known {
     heard: Option<(Instant, i64)>,
     space: HashMap<String, Space>,
     load: u32,
+    /// Replicas that this namenode gave it since its last heartbeat, and between the two before.
+    scheduled: (u32, u32),
     /// When a full report of it was applied here since it registered, ms since the epoch.
     reported_ms: i64,
     /// What others are to apply, or this namenode once it owns the datanode.
@@ -104,6 +106,7 @@ impl Known {
             heard: None,
             space: HashMap::new(),
             load: 0,
+            scheduled: (0, 0),
             reported_ms: 0,
             kept: Kept::default(),
             applied_epoch: 0,
@@ -133,6 +136,7 @@ impl Known {
             liveness: self.liveness(timing, now),
             space: space.collect(),
             load: self.load,
+            scheduled: self.scheduled.0.saturating_add(self.scheduled.1),
             heard_ms: self.heard.map_or(0, |(_, ms)| ms),
             reported_ms: self.reported_ms,
             row: self.row.clone(),
@@ -227,9 +231,18 @@ impl Registry {
         }
         known.heard = Some((now, now_ms));
         known.load = beat.load;
+        // Those given just before it was sent are not in it yet.
+        known.scheduled = (0, known.scheduled.0);
         known.space = beat.storages.iter().map(|(told, space)| (told.uuid.clone(), *space)).collect();
         let told: Vec<&ToldStorage> = beat.storages.iter().map(|(told, _)| told).collect();
         Some(Heard { storages_changed: differ(&known.row, &told), row: known.row.clone() })
+    }
+
+    /// A datanode was given one replica more.
+    pub fn schedule(&mut self, uuid: &str) {
+        if let Some(known) = self.nodes.get_mut(uuid) {
+            known.scheduled.0 = known.scheduled.0.saturating_add(1);
+        }
     }
 
     /// The row of a datanode that registered here.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use trellis_metastore::schema::{Datanode, Replica, ReplicaState, parts_of_block};
+use trellis_metastore::schema::{Datanode, Ordered, Replica, ReplicaState, parts_of_block};
 use trellis_proto::exception::{Kind, RpcError};
 
 use super::counts::add;
@@ -203,13 +203,16 @@ impl Merge<'_> {
             match self.listed.get(self.next).filter(|listed| listed.block == *block) {
                 Some(listed) if is_as(row, listed) && !is_odd => self.next += 1,
                 Some(listed) => self.list(*listed),
-                None if row.reported_ms < self.granted_ms => self.differing.push(Reported {
-                    storage: self.storage,
-                    block: *block,
-                    stamp: row.stamp,
-                    length: row.length,
-                    what: What::Missing(self.granted_ms),
-                }),
+                // A copy that was ordered is not there yet.
+                None if row.reported_ms < self.granted_ms && row.ordered() != Ordered::Copy => {
+                    self.differing.push(Reported {
+                        storage: self.storage,
+                        block: *block,
+                        stamp: row.stamp,
+                        length: row.length,
+                        what: What::Missing(self.granted_ms),
+                    })
+                }
                 None => {}
             }
         }

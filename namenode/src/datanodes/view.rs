@@ -43,6 +43,8 @@ pub struct Node {
     pub space: Vec<Space>,
     /// Transfers that it serves.
     pub load: u32,
+    /// Replicas that this namenode gave it lately: its space may not tell of them yet.
+    pub scheduled: u32,
     /// Last heartbeat, ms since the epoch by this namenode's clock; 0 = none.
     pub heard_ms: i64,
     /// Last full block report, the same.

@@ -107,7 +107,7 @@ impl Fsck<'_> {
         let numbers = [
             ("Expected", wanted),
             ("live", live),
-            ("excess", live.saturating_sub(wanted)),
+            ("excess", live.saturating_sub(wanted) + block.count(Worth::Leaving)),
             ("stale", 0),
             ("decommissioned", 0),
             ("decommissioning", 0),
@@ -118,7 +118,8 @@ impl Fsck<'_> {
         }
         let view = self.service.engine().datanodes().view();
         for (number, worth) in &block.replicas {
-            let Some(storage) = view.storage(*number).filter(|_| *worth != Worth::Gone) else { continue };
+            let is_there = !matches!(worth, Worth::Gone | Worth::Coming);
+            let Some(storage) = view.storage(*number).filter(|_| is_there) else { continue };
             let state = if *worth == Worth::Corrupt {
                 "CORRUPT\t ReasonCode: CORRUPTION_REPORTED"
             } else {

@@ -261,7 +261,8 @@ impl<'f> FileReport<'f> {
             return String::new();
         }
         let place = |(number, worth): (u32, Worth)| {
-            let storage = self.view.storage(number).filter(|_| worth != Worth::Gone)?;
+            let is_there = !matches!(worth, Worth::Gone | Worth::Coming);
+            let storage = self.view.storage(number).filter(|_| is_there)?;
             let shown = self.place(storage);
             Some(match self.request.details {
                 true => format!("{shown}({})", standing(storage, worth)),
@@ -316,8 +317,9 @@ impl<'f> FileReport<'f> {
 fn standing(storage: Storage<'_>, worth: Worth) -> &'static str {
     match worth {
         Worth::Corrupt => "CORRUPT",
+        Worth::Leaving => "EXCESS",
         _ if storage.node.liveness == Liveness::Stale => "STALE_NODE",
-        Worth::Live | Worth::Unfinished | Worth::Gone => "LIVE",
+        Worth::Live | Worth::Unfinished | Worth::Coming | Worth::Gone => "LIVE",
     }
 }
 

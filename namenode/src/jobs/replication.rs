@@ -1,10 +1,9 @@
 //! Sees to it that every block has as many replicas as its file wants: walks the files that somebody noted, and notes
-//! those with replicas on a storage that failed or came back. On the leader; what is under way is in its memory alone,
-//! and begun again after a time-out.
+//! those with replicas on a storage that failed or came back. On the leader. What is under way stands in rows; the leader
+//! remembers only who is sending how much, so that nobody sends too much at a time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
@@ -17,7 +16,7 @@ use crate::datanodes::counts::add;
 use crate::datanodes::view::Liveness;
 use crate::engine::ctx::Term;
 use crate::engine::{Engine, Op};
-use crate::ops::redundancy::{Examine, Examined, Noted, Pending, examine, note_storage};
+use crate::ops::redundancy::{Examine, Examined, Noted, examine, note_storage};
 use crate::refusal::RpcError;
 
 /// Batches of replicas on storages that failed or came back which are noted in one round.
@@ -39,13 +38,12 @@ pub struct Done {
     pub files: usize,
 }
 
-/// Copies of one block that were ordered together.
+/// A copy that is being sent, as far as is known.
 #[derive(Debug)]
 struct Order {
     /// The file.
     inode: u64,
     source: u32,
-    targets: Vec<u32>,
     since: Instant,
 }
 
@@ -53,6 +51,7 @@ struct Order {
 #[derive(Debug, Default)]
 pub struct Replication {
     term: Option<u64>,
+    /// By block id.
     orders: HashMap<u64, Order>,
     /// Storage → whether its replicas counted when it was looked at last.
     storages: HashMap<u32, bool>,
@@ -95,13 +94,9 @@ impl Replication {
         let view = engine.datanodes().view();
         self.notice(&view);
         self.note(engine, term).await?;
-        self.forget_older(engine.config().replication_pending);
-        self.look(engine, &view, term).await
-    }
-
-    /// Copies that have not arrived after so long are ordered again.
-    pub fn forget_older(&mut self, age: Duration) {
+        let age = engine.config().replication_pending;
         self.orders.retain(|_, order| order.since.elapsed() < age);
+        self.look(engine, &view, term).await
     }
 
     /// Storages that came to count, or to count no more, since the last round.
@@ -173,8 +168,7 @@ impl Replication {
         term: Option<Term>,
         done: &mut Done,
     ) -> Result<(), RpcError> {
-        let calls: Vec<Examine> =
-            files.iter().map(|inode| self.call(*inode, BTreeMap::new(), term)).collect();
+        let calls: Vec<Examine> = files.iter().map(|inode| call(*inode, BTreeMap::new(), term)).collect();
         let mut looking = stream::iter(calls)
             .map(|call| async move { (call.inode, look_at(engine, call).await) })
             .buffer_unordered(TOGETHER);
@@ -193,27 +187,18 @@ impl Replication {
                 break;
             }
             let streams = self.streams(live, engine.config().replication_streams, *budget);
-            let found = look_at(engine, self.call(inode, streams, term)).await?;
+            let found = look_at(engine, call(inode, streams, term)).await?;
             *budget = budget.saturating_sub(found.copies.len());
             self.take(inode, &found, done);
         }
         Ok(())
     }
 
-    /// What is to be asked of a file.
-    fn call(&self, inode: u64, streams: BTreeMap<u32, u32>, term: Option<Term>) -> Examine {
-        let of_file = self.orders.iter().filter(|(_, order)| order.inode == inode);
-        let copies = of_file.map(|(block, order)| (*block, order.targets.clone())).collect();
-        let pending = Pending { copies, streams };
-        Examine { inode, after: None, concern: Concern::default(), version: None, pending, term }
-    }
-
-    /// Remembers what was ordered, and forgets what has arrived.
+    /// Remembers what is being sent, and forgets what has arrived.
     fn take(&mut self, inode: u64, found: &Examined, done: &mut Done) {
-        found.arrived.iter().for_each(|block| drop(self.orders.remove(block)));
+        self.orders.retain(|block, order| order.inode != inode || found.coming.contains(block));
         for copy in &found.copies {
-            let (source, targets) = (copy.source, copy.targets.clone());
-            self.orders.insert(copy.block, Order { inode, source, targets, since: Instant::now() });
+            self.orders.insert(copy.block, Order { inode, source: copy.source, since: Instant::now() });
         }
         done.copies += found.copies.len() as u64;
         done.removed += u64::from(found.removed);
@@ -234,6 +219,11 @@ impl Replication {
     }
 }
 
+/// What is to be asked of a file.
+fn call(inode: u64, streams: BTreeMap<u32, u32>, term: Option<Term>) -> Examine {
+    Examine { inode, after: None, concern: Concern::default(), version: None, streams, term }
+}
+
 /// Looks at one file, batch after batch; answers what all of them came to.
 async fn look_at(engine: &Arc<Engine>, mut call: Examine) -> Result<Examined, RpcError> {
     let mut all = Examined::default();
@@ -241,14 +231,17 @@ async fn look_at(engine: &Arc<Engine>, mut call: Examine) -> Result<Examined, Rp
         let (this, inode) = (call.clone(), call.inode);
         let op: Op<Examined> = Box::new(move |tx| examine(tx, &this));
         let found = engine.write_wait(engine.own_ctx(), inode, 0, false, op).await?;
+        let view = engine.datanodes().view();
+        let targets = found.copies.iter().flat_map(|copy| &copy.targets);
+        let nodes = targets.filter_map(|storage| Some(view.storage(*storage)?.node));
+        engine.datanodes().schedule(nodes.map(|node| node.row.uuid.as_str()));
         for copy in &found.copies {
-            if let Some(left) = call.pending.streams.get_mut(&copy.source) {
+            if let Some(left) = call.streams.get_mut(&copy.source) {
                 *left = left.saturating_sub(1);
             }
-            call.pending.copies.insert(copy.block, copy.targets.clone());
         }
         all.copies.extend(found.copies);
-        all.arrived.extend(found.arrived);
+        all.coming.extend(found.coming);
         all.removed += found.removed;
         all.concern = found.concern;
         let Some(more) = found.more else { return Ok(all) };

@@ -2,13 +2,13 @@
 //!
 //! Held    the file's inode row is written (unchanged since read): it guards the list of its blocks.
 //! Rows    addBlock: inodes 1w · blocks 2r, 1w, and 1w each of the two before it that is committed or completed ·
-//!         replicas of those two r. getAdditionalDatanode: inodes 1r a component.
+//!         replicas of those two r. getAdditionalDatanode: inodes 1r a component · replicas of the block r.
 //! Cost    warm: addBlock 1 fetch + 1 commit; 1 fetch more for an attention row when the block before has fewer replicas
 //!         than it should. getAdditionalDatanode 1 fetch.
 //! Differs a refusal for want of datanodes goes on, in the same line, with each datanode and the reason why it was not
 //!         taken. Stamps count up per block, not over the cluster.
 
-use trellis_metastore::schema::{Block, BlockState, MAX_ORDINAL, block, block_id};
+use trellis_metastore::schema::{Block, BlockState, MAX_ORDINAL, Ordered, block, block_id};
 
 use super::blocks::{self, FIRST_STAMP, Tail, shown};
 use super::replicas::{self, Located, is_complete};
@@ -187,10 +187,14 @@ fn no_place(tx: &Tx<'_, '_>, call: &AddBlock, placed: &Placed) -> RpcError {
 }
 
 /// More datanodes for the pipeline of a block; answers those that are left and then as many of the wanted as there are.
+/// One that is yet to delete a replica of the block, or to get a copy, is not chosen: it would lose what the pipeline
+/// gives it, or refuse it.
 pub fn get_additional_datanode(tx: &mut Tx<'_, '_>, call: &GetAdditionalDatanode) -> Result<Located> {
+    replicas::want(tx, &[call.block.id]);
     let (path, found) = find_file(tx, &call.file)?;
     let node = check_lease(tx, &path, found, &call.file)?;
     check_pool(tx, Some(&call.block))?;
+    replicas::check_ready(tx)?;
     let view = tx.ctx.datanodes.clone();
     let mut storages = Vec::with_capacity(call.existing.len() + call.count);
     for uuid in &call.existing {
@@ -199,12 +203,15 @@ pub fn get_additional_datanode(tx: &mut Tx<'_, '_>, call: &GetAdditionalDatanode
             None => return refuse(Kind::Io, format!("The storage {uuid} is not known.")),
         }
     }
+    let found = replicas::read(tx, &[call.block.id])?.pop().unwrap_or_default();
+    let ordered = found.iter().filter(|found| found.replica.ordered() != Ordered::Nothing);
+    let taken: Vec<u32> = storages.iter().copied().chain(ordered.map(|found| found.storage)).collect();
     let wanted = Wanted {
         count: call.count,
         bytes: node.inode.block_size,
         machine: node.inode.open.as_ref().map_or("", |writer| &writer.machine),
         excluded: &call.excluded,
-        taken: &storages,
+        taken: &taken,
         favored: &[],
     };
     let more = choose(&view, tx.ctx.seed, &wanted).storages;

@@ -7,8 +7,8 @@
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, BlockFile, BlockState, Blocks, Inode, Kind as InodeKind, Table, block, block_file, block_id,
-    hidden_inode, parts_of_block,
+    Block, BlockFile, BlockState, Blocks, Inode, Kind as InodeKind, Ordered, Table, block, block_file,
+    block_id, hidden_inode, parts_of_block,
 };
 use trellis_metastore::tx::Stop;
 
@@ -241,7 +241,9 @@ pub fn complete(tx: &mut Tx<'_, '_>, inode: &Inode, placed: &mut FileBlock, foun
     block.expected = Vec::new();
     block.recovery = None;
     let corrupt = !storages_of(&view, block, found, Worth::Corrupt).is_empty();
-    if live != inode.replication as usize || corrupt {
+    // What was ordered before the block was opened again is waited for no longer.
+    let is_ordered = found.iter().any(|found| found.replica.ordered() != Ordered::Nothing);
+    if live != inode.replication as usize || corrupt || is_ordered {
         replicas::note_attention(tx, inode.id)?;
     }
     Ok(true)

@@ -10,15 +10,16 @@
 //!         every replica that was agreed on · attention 1w unless as many replicas are there as there should be.
 //! Cost    warm: commitBlockSynchronization 1 fetch + 1 commit; a block that came by concat up to 4 fetches more.
 //! Differs a recovery is begun anew when its primary is dead, or has not answered for a while (stock: the while only).
-//!         The file that the answer closes keeps nobody's lease.
+//!         The file that the answer closes keeps nobody's lease. An answer that there is nothing of a block that is known
+//!         to have had something is refused: stock takes the block off.
 //!
 //! A block that may have been written to is never given up here, whatever is heard of its datanodes: a writer flushes
 //! without telling lengths, and datanodes that are all silent may come back.
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{
-    Block, BlockState, Command, CommandKind, Inode, OpenFile, Recovery, Replica, ReplicaState, attention,
-    open_file, parts_of_block,
+    Block, BlockState, Command, CommandKind, Inode, OpenFile, Ordered, Recovery, Replica, ReplicaState,
+    attention, open_file, parts_of_block,
 };
 
 use super::blocks::{self, FileBlock};
@@ -112,11 +113,11 @@ pub(super) fn release(
 
 /// Storages that may have a replica and whose datanodes live: those of the pipeline and those that reported one.
 fn participants(tx: &Tx<'_, '_>, block: &Block, found: &[Found]) -> Vec<u32> {
-    let reported = found.iter().filter(|found| found.replica.stamp >= block.stamp && !found.replica.corrupt);
+    let is_there = |replica: &Replica| replica.ordered() == Ordered::Nothing && !replica.corrupt;
+    let reported = found.iter().map(|found| (found.storage, &found.replica));
+    let reported = reported.filter(|(_, replica)| replica.stamp >= block.stamp && is_there(replica));
     let mut storages = block.expected.clone();
-    for found in reported.filter(|found| !block.expected.contains(&found.storage)) {
-        storages.push(found.storage);
-    }
+    storages.extend(reported.map(|(storage, _)| storage).filter(|of| !block.expected.contains(of)));
     let view = &tx.ctx.datanodes;
     storages.retain(|storage| view.storage(*storage).is_some_and(|storage| storage.is_alive()));
     storages
@@ -228,6 +229,11 @@ pub fn commit_block_synchronization(tx: &mut Tx<'_, '_>, call: &CommitBlockSynch
         );
         return refuse(Kind::Io, why);
     }
+    if call.delete && placed.block.length > 0 {
+        let (block, length) = (&call.block, placed.block.length);
+        let why = format!("{block} had {length} bytes: it waits for a datanode that has them");
+        return refuse(Kind::Io, why);
+    }
     let mut inode = node.inode.clone();
     // Read before anything is written beside them.
     let replicas = match tail.penultimate() {
@@ -275,8 +281,8 @@ fn settle(
         stamp: call.stamp,
         length: call.length,
         state: ReplicaState::Finalized as i32,
-        corrupt: false,
         reported_ms: tx.ctx.now_ms,
+        ..Replica::default()
     };
     for storage in &storages {
         replicas::put(tx, placed.block.id, *storage, &replica)?;

@@ -1,26 +1,30 @@
 //! redundancy — internal: as many replicas of every block as its file wants   (Java: BlockManager, RedundancyMonitor)
 //!
 //! A file that somebody must look at has an attention row. The leader judges its blocks one batch after the other, has
-//! replicas copied and removed, and takes the row away when all is well and nobody noted anything meanwhile. A replica
-//! that is to be removed goes from the rows in the same commit as the command: so no later judgement counts on it.
+//! replicas copied and removed, and takes the row away when all is well, nothing is under way, and nobody noted anything
+//! meanwhile. What is under way stands in the rows of replicas, so that another leader goes on where this one ended.
 //!
-//! Held    the leader's term; the file's inode row; each block row that a decision rests on.
-//! Rows    per block acted on: commands 1w; replicas and storage_replicas 1w for each removed. The end: attention 1w.
-//! Cost    6 fetches + 1 commit a batch of up to 100 blocks with copies to order, 4 + 1 without; note_storage: 2 fetches +
+//! Held    the leader's term; the file's inode row; each block row that a decision rests on: written where a replica is
+//!         removed.
+//! Rows    per block acted on: commands 1w; replicas and storage_replicas 1w for each copied or removed, blocks 1w where
+//!         one is removed. The end: attention 1w.
+//! Cost    5 fetches + 1 commit a batch of up to 100 blocks with copies to order, 3 + 1 without; note_storage: 2 fetches +
 //!         1 commit for 100 replicas.
 //! Differs a corrupt replica also goes when every other datanode that could take a copy has one: stock waits for ever.
+//!         A deletion that does not come about is ordered again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, BlockFiles, Blocks, Command, CommandKind, Concern, StorageReplicas, Table, attention, block,
-    block_file, bucket_hash, command, parts_of_block, storage_partition,
+    Block, BlockFiles, Blocks, Command, CommandKind, Concern, Ordered, Replica, ReplicaState,
+    StorageReplicas, Table, TableKey, attention, block, block_file, bucket_hash, command, parts_of_block,
+    storage_partition,
 };
 use trellis_metastore::tx::{Record, Stop};
 
-use super::replicas::{self, Found, Worth, give, invalidate, is_complete, note_attention};
+use super::replicas::{self, Found, Worth, give, is_complete, judge, note_attention};
 use crate::datanodes::View;
 use crate::datanodes::placement::{Wanted, choose};
 use crate::datanodes::view::Liveness;
@@ -34,15 +38,6 @@ pub const BLOCKS: u32 = 100;
 /// Replicas of one storage whose files one transaction notes.
 pub const REPLICAS: u32 = 100;
 
-/// What is under way for blocks of one file: nothing of it is begun again.
-#[derive(Clone, Debug, Default)]
-pub struct Pending {
-    /// Block id → storages that a copy is on its way to.
-    pub copies: BTreeMap<u64, Vec<u32>>,
-    /// Datanode number → copies that it may begin to send.
-    pub streams: BTreeMap<u32, u32>,
-}
-
 /// Arguments of [`examine`].
 #[derive(Clone, Debug)]
 pub struct Examine {
@@ -54,8 +49,8 @@ pub struct Examine {
     pub concern: Concern,
     /// The version of the attention row when the first batch read it.
     pub version: Option<u64>,
-    /// What is under way.
-    pub pending: Pending,
+    /// Datanode number → copies that it may begin to send.
+    pub streams: BTreeMap<u32, u32>,
     /// The leader's term, held.
     pub term: Option<Term>,
 }
@@ -92,9 +87,9 @@ pub struct Examined {
     /// The version of the attention row when the first batch read it.
     #[prost(uint64, optional, tag = "5")]
     pub version: Option<u64>,
-    /// Blocks that have a copy under way, and have it now.
+    /// Blocks that a copy is under way of.
     #[prost(uint64, repeated, tag = "6")]
-    pub arrived: Vec<u64>,
+    pub coming: Vec<u64>,
 }
 
 /// Judges one batch of a file's blocks; the last one settles its attention row.
@@ -125,7 +120,7 @@ pub fn examine(tx: &mut Tx<'_, '_>, call: &Examine) -> Result<Examined> {
     let found = replicas::read(tx, &ids)?;
     let mut batch = Batch {
         node: &node,
-        pending: call.pending.clone(),
+        streams: call.streams.clone(),
         done: Examined { concern: call.concern.clone(), more, version, ..Examined::default() },
     };
     // All blocks are looked at before the run stops for rows that are not at hand: one fetch brings those of all.
@@ -143,7 +138,7 @@ pub fn examine(tx: &mut Tx<'_, '_>, call: &Examine) -> Result<Examined> {
     if done.more.is_none() {
         done.concern.since_ms = row.value.since_ms;
         let is_well = Concern { since_ms: 0, ..done.concern } == Concern::default();
-        match is_well && done.version == Some(row.version) && call.pending.copies.is_empty() {
+        match is_well && done.version == Some(row.version) {
             true => tx.delete(&row_key)?,
             false if row.value != done.concern => tx.put(&row_key, &done.concern)?,
             false => {}
@@ -165,8 +160,16 @@ struct Seen<'a> {
 
 struct Batch<'a> {
     node: &'a Node,
-    pending: Pending,
+    streams: BTreeMap<u32, u32>,
     done: Examined,
+}
+
+/// Whether a copy can be sent.
+enum Sending {
+    /// To these storages; none = no other datanode can take one.
+    To(Vec<u32>),
+    /// Not now.
+    Later,
 }
 
 /// The replicas of a block, by what they are worth now.
@@ -178,13 +181,18 @@ struct Judged {
     /// Live ones beside another on the same datanode.
     doubled: Vec<u32>,
     corrupt: Vec<u32>,
+    /// A copy is on its way there.
+    coming: Vec<u32>,
+    /// A copy was ordered so long ago, or of such a generation, that it does not count on.
+    lost: Vec<u32>,
+    /// They are to be deleted.
+    leaving: Vec<u32>,
 }
 
 impl Judged {
-    fn of(view: &View, block: &Block, found: &[Found], leaving: &BTreeSet<u32>) -> Judged {
-        let found: Vec<Found> =
-            found.iter().filter(|found| !leaving.contains(&found.storage)).cloned().collect();
-        let mut all: Vec<(bool, u32, u32)> = replicas::storages_of(view, block, &found, Worth::Live)
+    /// `since`: what was ordered earlier, ms since the epoch, is not waited for.
+    fn of(view: &View, block: &Block, found: &[Found], since: i64) -> Judged {
+        let mut all: Vec<(bool, u32, u32)> = replicas::storages_of(view, block, found, Worth::Live)
             .into_iter()
             .filter_map(|storage| {
                 let node = view.storage(storage)?.node;
@@ -201,87 +209,107 @@ impl Judged {
                 doubled.push(storage);
             }
         }
-        let corrupt = replicas::storages_of(view, block, &found, Worth::Corrupt);
-        Judged { live, sure, doubled, corrupt }
+        let corrupt = replicas::storages_of(view, block, found, Worth::Corrupt);
+        let leaving = replicas::storages_of(view, block, found, Worth::Leaving);
+        let is_coming = |found: &Found| {
+            judge(view, block, found.storage, &found.replica) == Worth::Coming
+                && found.replica.stamp == block.stamp
+                && found.replica.ordered_ms >= since
+        };
+        let ordered = found.iter().filter(|found| found.replica.ordered() == Ordered::Copy);
+        let (coming, lost): (Vec<&Found>, Vec<&Found>) = ordered.partition(|found| is_coming(found));
+        let storages = |found: Vec<&Found>| found.into_iter().map(|found| found.storage).collect();
+        let (coming, lost) = (storages(coming), storages(lost));
+        Judged { live, sure, doubled, corrupt, coming, lost, leaving }
     }
 }
 
 impl Batch<'_> {
     fn block(&mut self, tx: &mut Tx<'_, '_>, seen: &Seen<'_>) -> Result<()> {
         let Seen { block, found, .. } = *seen;
+        let has = |ordered| found.iter().any(|found| found.replica.ordered() == ordered);
+        let is_leaving = has(Ordered::Deletion);
         if !is_complete(block) {
+            // What was ordered before it was opened again is settled once it is complete.
+            self.done.concern.ordered += u32::from(is_leaving || has(Ordered::Copy));
             return Ok(());
         }
         let view = tx.ctx.datanodes.clone();
-        let storages: Vec<u32> = found.iter().map(|found| found.storage).collect();
-        let leaving = leaving(tx, &view, block, &storages)?;
-        let judged = Judged::of(&view, block, found, &leaving);
+        let patience = i64::try_from(tx.ctx.config.replication_pending.as_millis()).unwrap_or(i64::MAX);
+        let since = tx.ctx.now_ms.saturating_sub(patience);
+        let judged = Judged::of(&view, block, found, since);
         let wanted = self.node.inode.replication as usize;
-        let coming = self.coming(block.id, &judged);
         let concern = &mut self.done.concern;
         concern.missing += u32::from(judged.live.is_empty());
         concern.under_replicated += u32::from(!judged.live.is_empty() && judged.live.len() < wanted);
         concern.corrupt += u32::from(!judged.corrupt.is_empty());
         concern.excess += u32::from(judged.live.len() > wanted || !judged.doubled.is_empty());
-        let have = judged.live.len() + coming.len();
+        let have = judged.live.len() + judged.coming.len();
         let mut short = wanted.saturating_sub(have);
+        let mut targets = Vec::new();
         if short > 0 && !judged.live.is_empty() {
-            short -= self.copy(tx, seen, &judged, &coming, short)?;
+            match self.copy(tx, seen, &judged, short)? {
+                Sending::To(storages) => (short, targets) = (short - storages.len(), storages),
+                Sending::Later => short = 0,
+            }
         }
-        let going = removable(&view, block, wanted, &judged, short > 0);
+        let mut going = removable(&view, block, wanted, &judged, short > 0);
+        self.done.removed += going.len() as u32;
+        // Told so long ago that it was not heard, or not done: it is told again.
+        let is_overdue =
+            |its: &&Found| judged.leaving.contains(&its.storage) && its.replica.ordered_ms < since;
+        going.extend(found.iter().filter(is_overdue).map(|found| found.storage));
         if !going.is_empty() {
-            self.hold(tx, seen)?;
-            invalidate(tx, block, found, &going, false)?;
-            let pairs: Vec<(u64, u32)> = going.iter().map(|storage| (block.id, *storage)).collect();
-            replicas::remove(tx, &pairs)?;
-            self.done.removed += going.len() as u32;
+            replicas::let_go(tx, &self.key(seen), block, found, &going)?;
         }
+        let lost: Vec<(u64, u32)> = judged.lost.iter().map(|storage| (block.id, *storage)).collect();
+        if !lost.is_empty() {
+            replicas::remove(tx, &lost)?;
+        }
+        if !targets.is_empty() {
+            self.order(tx, seen, &targets)?;
+        }
+        if !targets.is_empty() || !judged.coming.is_empty() {
+            self.done.coming.push(block.id);
+        }
+        let is_ordered = is_leaving || !going.is_empty() || !targets.is_empty() || !judged.coming.is_empty();
+        self.done.concern.ordered += u32::from(is_ordered);
         Ok(())
     }
 
-    /// Copies of a block that are on their way: those that have arrived are told.
-    fn coming(&mut self, block: u64, judged: &Judged) -> Vec<u32> {
-        let Some(targets) = self.pending.copies.get(&block) else { return Vec::new() };
-        let is_there = |storage: &&u32| !judged.live.contains(storage) && !judged.doubled.contains(storage);
-        let coming: Vec<u32> = targets.iter().filter(is_there).copied().collect();
-        if coming.is_empty() {
-            self.done.arrived.push(block);
-        }
-        coming
-    }
-
-    /// Has a block copied; answers to how many storages.
+    /// Has a block copied to at most `short` storages, whose rows the caller writes.
     fn copy(
         &mut self,
         tx: &mut Tx<'_, '_>,
         seen: &Seen<'_>,
         judged: &Judged,
-        coming: &[u32],
         short: usize,
-    ) -> Result<usize> {
+    ) -> Result<Sending> {
         let Seen { block, found, .. } = *seen;
         let view = tx.ctx.datanodes.clone();
-        let taken: Vec<u32> = found.iter().map(|found| found.storage).chain(coming.iter().copied()).collect();
+        let taken = found.iter().map(|found| found.storage).filter(|storage| !judged.lost.contains(storage));
+        let taken: Vec<u32> = taken.collect();
         let wish = Wanted { count: short, bytes: block.length, taken: &taken, ..Wanted::default() };
         let targets = choose(&view, tx.ctx.seed.wrapping_add(block.id), &wish).storages;
-        let streams = &mut self.pending.streams;
+        let streams = &mut self.streams;
         let source = judged.live.iter().filter_map(|storage| Some(view.storage(*storage)?.node));
         let free = |number: u32, streams: &BTreeMap<u32, u32>| streams.get(&number).copied().unwrap_or(0);
         let source = source
             .filter(|node| node.liveness == Liveness::Live && free(node.row.number, streams) > 0)
             .max_by_key(|node| (free(node.row.number, streams), std::cmp::Reverse(node.load)));
-        let (Some(source), false) = (source, targets.is_empty()) else {
-            // No room anywhere is told apart from no stream free: the second passes.
-            return Ok(if source.is_none() { short } else { 0 });
-        };
+        // No room anywhere is told apart from no stream free: the second passes.
+        let Some(source) = source else { return Ok(Sending::Later) };
+        if targets.is_empty() {
+            return Ok(Sending::To(targets));
+        }
+        targets.iter().for_each(|target| replicas::want_replica(tx, block.id, *target));
         // One that is still to delete a replica of the block would delete the copy.
         let leaving = leaving(tx, &view, block, &targets)?;
         let targets: Vec<u32> = targets.into_iter().filter(|target| !leaving.contains(target)).collect();
         if targets.is_empty() {
-            return Ok(short);
+            return Ok(Sending::Later);
         }
         *streams.entry(source.row.number).or_default() -= 1;
-        self.hold(tx, seen)?;
         let given = Command {
             stamp: block.stamp,
             length: block.length,
@@ -290,18 +318,32 @@ impl Batch<'_> {
             ..Command::default()
         };
         give(tx, source.row.number, CommandKind::Transfer, block.id, &given)?;
-        let ordered = targets.len();
-        self.done.copies.push(Copy { block: block.id, source: source.row.number, targets });
-        Ok(ordered)
+        self.done.copies.push(Copy { block: block.id, source: source.row.number, targets: targets.clone() });
+        Ok(Sending::To(targets))
     }
 
-    fn hold(&self, tx: &mut Tx<'_, '_>, seen: &Seen<'_>) -> Result<()> {
-        tx.get(&block(self.node.id(), seen.ordinal), Hold::Held)?;
-        Ok(())
+    /// Notes where copies of a block are to come.
+    fn order(&self, tx: &mut Tx<'_, '_>, seen: &Seen<'_>, targets: &[u32]) -> Result<()> {
+        let block = seen.block;
+        tx.get(&self.key(seen), Hold::Held)?;
+        let coming = Replica {
+            stamp: block.stamp,
+            length: block.length,
+            state: ReplicaState::Temporary as i32,
+            reported_ms: tx.ctx.now_ms,
+            ordered: Ordered::Copy as i32,
+            ordered_ms: tx.ctx.now_ms,
+            ..Replica::default()
+        };
+        targets.iter().try_for_each(|target| replicas::put(tx, block.id, *target, &coming))
+    }
+
+    fn key(&self, seen: &Seen<'_>) -> TableKey<Blocks> {
+        block(self.node.id(), seen.ordinal)
     }
 }
 
-/// Storages that were told to delete their replica, and may not have done so yet.
+/// Storages whose datanodes are yet to be told to delete a replica of the block.
 fn leaving(tx: &mut Tx<'_, '_>, view: &View, block: &Block, storages: &[u32]) -> Result<BTreeSet<u32>> {
     let datanode = |storage: &u32| Some(view.storage(*storage)?.node.row.number);
     let keys: Vec<_> = storages
@@ -348,7 +390,8 @@ pub struct Noted {
     pub replicas: u32,
 }
 
-/// Notes the files of a batch of a storage's replicas: it failed, or came back.
+/// Notes the files of a batch of a storage's replicas: it failed, or came back. Of one that failed, or whose datanode is
+/// dead, nothing is to be deleted any more: what it has when it comes back is judged anew (stock: `removeDatanode`).
 pub fn note_storage(
     tx: &mut Tx<'_, '_>,
     storage: u32,
@@ -374,7 +417,30 @@ pub fn note_storage(
     };
     let files: BTreeSet<u64> = ids.iter().zip(moved).map(file).collect();
     files.iter().for_each(|inode| tx.want(&attention(*inode)));
+    keep_all(tx, storage, &rows)?;
     files.iter().try_for_each(|inode| note_attention(tx, *inode))?;
     let more = ids.last().copied().filter(|_| ids.len() == REPLICAS as usize);
     Ok(Noted { more, replicas: ids.len() as u32 })
+}
+
+/// Takes back the deletions that were ordered on a storage that is not there.
+fn keep_all(tx: &mut Tx<'_, '_>, storage: u32, rows: &[(Vec<u8>, Record<StorageReplicas>)]) -> Result<()> {
+    let view = tx.ctx.datanodes.clone();
+    let Some(found) = view.storage(storage).filter(|storage| !storage.is_alive()) else { return Ok(()) };
+    let leaving = rows.iter().filter(|(_, row)| row.value.ordered() == Ordered::Deletion);
+    let leaving = leaving.filter_map(|(key, row)| {
+        Some((u64::from_be_bytes(key.as_slice().try_into().ok()?), row.value.clone()))
+    });
+    let leaving: Vec<(u64, Replica)> = leaving.collect();
+    let told = |id: &u64| command(found.node.row.number, CommandKind::Invalidate, *id);
+    let commands: Vec<_> = leaving.iter().map(|(id, _)| told(id)).collect();
+    leaving.iter().for_each(|(id, _)| replicas::want_replica(tx, *id, storage));
+    let rows = tx.get_all(&commands, Hold::Loose)?;
+    for (id, replica) in leaving {
+        replicas::put(tx, id, storage, &Replica { ordered: 0, ordered_ms: 0, ..replica })?;
+    }
+    for (key, _) in commands.iter().zip(rows).filter(|(_, row)| row.is_some()) {
+        tx.delete(key)?;
+    }
+    Ok(())
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, BlockState, Command, CommandKind, Concern, Replica, ReplicaState, Replicas, StorageReplicas,
-    Table, TableKey, attention, command, parts_of_block, replica, storage_replica,
+    Block, BlockState, Blocks, Command, CommandKind, Concern, Ordered, Replica, ReplicaState, Replicas,
+    StorageReplicas, Table, TableKey, attention, command, parts_of_block, replica, storage_replica,
 };
 use trellis_metastore::tx::Record;
 
@@ -38,6 +38,10 @@ pub enum Worth {
     Live,
     /// It is not whole yet, and may become so.
     Unfinished,
+    /// A copy was ordered; nothing of it is there yet.
+    Coming,
+    /// It is to be deleted: it may be gone already, and counts no more.
+    Leaving,
     /// It is bad, or of an older generation.
     Corrupt,
     /// Its storage failed, or its datanode is dead or was never heard of.
@@ -78,6 +82,11 @@ pub fn check_ready(tx: &Tx<'_, '_>) -> Result<()> {
 pub fn judge(view: &View, block: &Block, storage: u32, replica: &Replica) -> Worth {
     if !view.storage(storage).is_some_and(|storage| storage.is_alive()) {
         return Worth::Gone;
+    }
+    match replica.ordered() {
+        Ordered::Nothing => {}
+        Ordered::Copy => return Worth::Coming,
+        Ordered::Deletion => return Worth::Leaving,
     }
     if replica.corrupt || replica.stamp < block.stamp {
         return Worth::Corrupt;
@@ -290,6 +299,27 @@ pub fn invalidate(
     Ok(())
 }
 
+/// Has replicas of a complete block deleted. Their rows stay, as those of replicas that nobody counts on, until their
+/// datanodes say that it is done. The block's row is written, so that whoever chose among its replicas and writes it, an
+/// append or a truncate, has seen this or runs again. The caller sees to it that the file is noted.
+pub fn let_go(
+    tx: &mut Tx<'_, '_>,
+    key: &TableKey<Blocks>,
+    block: &Block,
+    found: &[Found],
+    storages: &[u32],
+) -> Result<()> {
+    storages.iter().for_each(|storage| want_replica(tx, block.id, *storage));
+    want_invalidate(tx, block.id, storages);
+    tx.get(key, Hold::Held)?;
+    for found in found.iter().filter(|found| storages.contains(&found.storage)) {
+        let (ordered, ordered_ms) = (Ordered::Deletion as i32, tx.ctx.now_ms);
+        put(tx, block.id, found.storage, &Replica { ordered, ordered_ms, ..found.replica.clone() })?;
+    }
+    invalidate(tx, block, found, storages, false)?;
+    Ok(tx.put(key, block)?)
+}
+
 /// Notes that somebody must look at a file's replicas. An older note is written again, so that whoever judged before
 /// this change cannot take it away.
 pub fn note_attention(tx: &mut Tx<'_, '_>, inode: u64) -> Result<()> {
@@ -326,6 +356,7 @@ mod tests {
             liveness,
             space: Vec::new(),
             load: 0,
+            scheduled: 0,
             heard_ms: 0,
             reported_ms: 0,
         };
@@ -356,8 +387,14 @@ mod tests {
             let block =
                 Block { stamp: 1002, length: 5, last_stamp: 1003, state: state as i32, ..Block::default() };
             let (stamp, length, of, corrupt) = replica;
-            let replica = Replica { stamp, length, state: of as i32, corrupt, reported_ms: 0 };
+            let replica = Replica { stamp, length, state: of as i32, corrupt, ..Replica::default() };
             assert_eq!(judge(&view, &block, storage, &replica), worth, "{block:?} {replica:?} {storage}");
+            // What was ordered comes before what it is, but not before its datanode's death.
+            for (ordered, its) in [(Ordered::Copy, Worth::Coming), (Ordered::Deletion, Worth::Leaving)] {
+                let its = if worth == Worth::Gone { worth } else { its };
+                let replica = Replica { ordered: ordered as i32, ..replica.clone() };
+                assert_eq!(judge(&view, &block, storage, &replica), its, "{replica:?} {storage}");
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 //! Held    the datanode's row, at its owner and epoch: a report that an old owner applies fails. The block row that
 //!         somebody must look at a file by. The replicas' own rows are written. A block that a new replica is noted for is
 //!         not held: it may be gone, or another, once that is written; the storage's next full report finds that out.
-//! Rows    per replica new, changed or gone: replicas 1w · storage_replicas 1w. Unknown: commands 1w. Condemned, gone or
-//!         unexpected: attention 1w.
+//! Rows    per replica new, changed or gone: replicas 1w · storage_replicas 1w. Unknown: commands 1w. Condemned, gone,
+//!         late or unexpected: attention 1w.
 //! Cost    k replicas 1 fetch + 1 commit; some unknown 2 fetches, moved by concat 3. Replicas told as they are known:
 //!         nothing is written. A full report reads the storage's rows in pages with their blocks, 2 fetches each, and
 //!         applies what differs.
@@ -13,14 +13,14 @@
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, BlockState, CommandKind, Replica, ReplicaState, StorageReplicas, Table, TableKey, block,
-    block_file, command, parts_of_block, replica, storage_partition, storage_replica,
+    Block, BlockState, CommandKind, Ordered, Replica, ReplicaState, StorageReplicas, Table, TableKey,
+    attention, block, block_file, command, parts_of_block, replica, storage_partition, storage_replica,
 };
 use trellis_metastore::schema::{Blocks, Command};
 use trellis_metastore::tx::Record;
 
 use super::datanodes;
-use super::replicas::{self, Worth, give, judge, note_attention};
+use super::replicas::{self, Found, Worth, give, judge, note_attention};
 use crate::engine::tx::Tx;
 use crate::refusal::Result;
 
@@ -105,6 +105,7 @@ pub fn apply(tx: &mut Tx<'_, '_>, call: &Report) -> Result<Applied> {
     for told in &call.replicas {
         let (inode, ordinal) = parts_of_block(told.block);
         tx.want(&block(inode, ordinal));
+        tx.want(&attention(inode));
         replicas::want_replica(tx, told.block, told.storage);
     }
     let Some(row) = datanodes::owned(tx, &call.uuid, call.member)? else {
@@ -166,18 +167,24 @@ fn present(
     };
     let is_whole = state == ReplicaState::Finalized;
     let is_later = |old: &Replica| old.state() == ReplicaState::Finalized && old.stamp >= told.stamp;
-    if !is_whole && (block.expected.contains(&told.storage) || old.as_ref().is_some_and(is_later)) {
-        // The pipeline says so, or it is whole since.
+    let is_coming = |old: &Replica| old.ordered() == Ordered::Copy;
+    let says_less = |old: &Replica| is_later(old) || is_coming(old);
+    if !is_whole && (block.expected.contains(&told.storage) || old.as_ref().is_some_and(says_less)) {
+        // The pipeline says so, or it is whole since, or a copy that was ordered is on its way.
         return Ok(());
     }
+    // What is told late, or in full, does not take back a deletion.
+    let leaving = old.as_ref().filter(|old| old.ordered() == Ordered::Deletion && old.stamp == told.stamp);
     let new = Replica {
         stamp: told.stamp,
         length: told.length,
         state: state as i32,
         corrupt: old.as_ref().is_some_and(|old| old.corrupt && old.stamp == told.stamp),
         reported_ms: tx.ctx.now_ms,
+        ordered: leaving.map_or(0, |old| old.ordered),
+        ordered_ms: leaving.map_or(0, |old| old.ordered_ms),
     };
-    let is_new = old.is_none();
+    let is_new = old.as_ref().is_none_or(is_coming);
     let as_before = |old: &Replica| Replica { reported_ms: new.reported_ms, ..old.clone() } == new;
     if !old.as_ref().is_some_and(as_before) {
         applied.changed += 1;
@@ -192,9 +199,11 @@ fn present(
         return Ok(());
     }
     match &told.what {
-        What::Received(Some(source)) => replaced(tx, source, told),
+        What::Received(Some(source)) => replaced(tx, (&key, &block), source, told),
         // It came back, or turned up: there may be more than are wanted.
         What::Listed(_) => attend(tx, &key),
+        // So may there be when a copy came that nobody waits for.
+        What::Received(None) if old.is_none() => attend_later(tx, &key),
         _ => Ok(()),
     }
 }
@@ -203,7 +212,9 @@ fn present(
 fn gone(tx: &mut Tx<'_, '_>, told: &Reported, found: FoundBlock, applied: &mut Applied) -> Result<()> {
     let old = tx.get(&storage_replica(told.storage, told.block), Hold::Loose)?;
     let is_recent = |old: &Replica| matches!(told.what, What::Missing(since) if old.reported_ms >= since);
-    if old.is_none_or(|old| is_recent(&old.value)) {
+    // What is told of an earlier replica does not end the wait for a copy.
+    let stays = |old: &Replica| is_recent(old) || old.ordered() == Ordered::Copy;
+    if old.is_none_or(|old| stays(&old.value)) {
         return Ok(());
     }
     applied.changed += 1;
@@ -215,7 +226,12 @@ fn gone(tx: &mut Tx<'_, '_>, told: &Reported, found: FoundBlock, applied: &mut A
 }
 
 /// A replica was moved: the one that it was copied from goes, if it is there.
-fn replaced(tx: &mut Tx<'_, '_>, source: &str, told: &Reported) -> Result<()> {
+fn replaced(
+    tx: &mut Tx<'_, '_>,
+    (key, block): (&TableKey<Blocks>, &Block),
+    source: &str,
+    told: &Reported,
+) -> Result<()> {
     let view = tx.ctx.datanodes.clone();
     let Some(node) = view.node(source) else { return Ok(()) };
     let storages: Vec<u32> = node.row.storages.iter().map(|storage| storage.number).collect();
@@ -224,11 +240,18 @@ fn replaced(tx: &mut Tx<'_, '_>, source: &str, told: &Reported) -> Result<()> {
     }
     let keys: Vec<_> = storages.iter().map(|storage| replica(told.block, *storage)).collect();
     let rows = tx.get_all(&keys, Hold::Held)?;
-    for (storage, _) in storages.iter().zip(rows).filter(|(_, row)| row.is_some()) {
-        let there = Reported { storage: *storage, ..told.clone() };
-        invalidate(tx, node.row.number, &there, false)?;
+    let found = storages.iter().zip(rows).filter_map(|(storage, row)| {
+        let replica = row.map(|row| row.value).filter(|replica| replica.ordered() == Ordered::Nothing)?;
+        Some(Found { storage: *storage, replica })
+    });
+    let found: Vec<Found> = found.collect();
+    if found.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let storages: Vec<u32> = found.iter().map(|found| found.storage).collect();
+    tx.want(&attention(key.key.partition()));
+    replicas::let_go(tx, key, block, &found, &storages)?;
+    note_attention(tx, key.key.partition())
 }
 
 /// Has a datanode delete a replica.
@@ -248,6 +271,18 @@ fn invalidate(tx: &mut Tx<'_, '_>, datanode: u32, told: &Reported, silent: bool)
 fn attend(tx: &mut Tx<'_, '_>, key: &TableKey<Blocks>) -> Result<()> {
     tx.get(key, Hold::Held)?;
     note_attention(tx, key.key.partition())
+}
+
+/// The same, unless the file was noted just now: nobody looks at it before that has aged, whatever the clock of the leader,
+/// give or take a second. So the second and third report of a file just closed write nothing here.
+fn attend_later(tx: &mut Tx<'_, '_>, key: &TableKey<Blocks>) -> Result<()> {
+    let noted = tx.get(&attention(key.key.partition()), Hold::Loose)?;
+    let young = i64::try_from(tx.ctx.config.replication_check.as_millis() / 2).unwrap_or(i64::MAX);
+    let is_young = |since_ms: i64| (0..young).contains(&(tx.ctx.now_ms - since_ms));
+    match noted.is_some_and(|row| is_young(row.value.since_ms)) {
+        true => Ok(()),
+        false => attend(tx, key),
+    }
 }
 
 /// A replica in a storage's partition.
@@ -324,7 +359,7 @@ pub fn condemn(tx: &mut Tx<'_, '_>, bad: &[Bad]) -> Result<Applied> {
     for (told, found) in call.replicas.iter().zip(blocks) {
         let row = tx.get(&replica(told.block, told.storage), Hold::Loose)?;
         let (Some((key, _)), Some(row)) = (found, row) else { continue };
-        if row.value.stamp != told.stamp || row.value.corrupt {
+        if row.value.stamp != told.stamp || row.value.corrupt || row.value.ordered() == Ordered::Copy {
             continue;
         }
         applied.condemned += 1;

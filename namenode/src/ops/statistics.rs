@@ -7,8 +7,9 @@
 //! Cost    warm: totals 1 fetch, and 1 more for each 4000 files that need attention and for each 64 that miss blocks,
 //!         and 1 for the deletions that wait; a page 2 fetches for up to 64 files; reports 1 fetch.
 //! Differs the numbers of blocks in trouble are those of the last look at a file's replicas, not of this moment; those
-//!         of the highest priority are not told apart: 0. Of a storage up to 10 000 blocks are counted, and as many
-//!         commands of a datanode.
+//!         of the highest priority are not told apart: 0; one that is being copied still counts as under-replicated. Of a
+//!         storage up to 10 000 blocks are counted, copies on their way to it among them, and as many commands of a
+//!         datanode. When a datanode reported in full last, its owner alone knows.
 
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{

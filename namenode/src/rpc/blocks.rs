@@ -69,6 +69,11 @@ pub(super) fn add_block(request: hdfs::AddBlockRequestProto) -> Plan<hdfs::AddBl
         let block = add_block::add_block(tx, &call)?;
         Ok(hdfs::AddBlockResponseProto { block: located::block(tx.ctx, &block) })
     });
+    let plan = plan.noting(|service, answer| {
+        let datanodes = service.engine().datanodes();
+        datanodes.schedule(answer.block.locs.iter().map(|node| node.id.datanode_uuid.as_str()));
+        datanodes.show_soon();
+    });
     Ok(plan.patient(waits_for.map(|block| Patience {
         block,
         not_yet: |result| matches!(result, Err(error) if error.kind == Kind::NotReplicatedYet),

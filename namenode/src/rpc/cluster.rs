@@ -95,7 +95,10 @@ fn report(tx: &mut Tx<'_, '_>, kind: DatanodeReportTypeProto) -> Result<Vec<(Nod
 }
 
 fn info((node, replicas): &(Node, u64)) -> hdfs::DatanodeInfoProto {
-    let num_blocks = u32::try_from(*replicas).unwrap_or(u32::MAX);
+    let num_blocks = match node.liveness {
+        Liveness::Dead => 0,
+        _ => u32::try_from(*replicas).unwrap_or(u32::MAX),
+    };
     hdfs::DatanodeInfoProto { num_blocks: Some(num_blocks), ..located::datanode(node) }
 }
 

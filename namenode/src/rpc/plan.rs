@@ -155,6 +155,8 @@ pub struct Planned<A> {
     pub said: fn(&A) -> Said,
     /// For the audit log: whether the operation says which inode it came to, to be shown when it is allowed.
     pub shows_inode: bool,
+    /// What a good answer means to this namenode, beyond the rows.
+    pub note: Option<fn(&Service, &A)>,
     /// Whether it is kept a while when replicas are still to be reported.
     pub patience: Option<Patience<A>>,
     /// Where the operation notes the inode id of a file whose access time is to be moved before the answer leaves; 0:
@@ -174,6 +176,7 @@ impl<A> Planned<A> {
             command: None,
             said: |_| Said::Allowed,
             shows_inode: false,
+            note: None,
             patience: None,
             access_time_due: None,
         }
@@ -194,6 +197,12 @@ impl<A> Planned<A> {
         op: impl FnMut(&mut Tx<'_, '_>) -> OpResult<A> + Send + 'static,
     ) -> Planned<A> {
         Planned { target: lane_of(path), ..Planned::new(src, op) }
+    }
+
+    /// What a good answer of an operation that writes means to this namenode, beyond the rows.
+    pub fn noting(mut self, note: fn(&Service, &A)) -> Self {
+        self.note = Some(note);
+        self
     }
 
     /// Kept a while when replicas are still to be reported.
@@ -392,7 +401,11 @@ impl Service {
         let ctx = self.ctx(call.caller, id, &auditing);
         let keeps = entry.does != Does::Write;
         let ticket = call.ticket();
+        let note = planned.note.map(|note| (note, self.clone()));
         let answer = move |result: Result<A, RpcError>| {
+            if let (Ok(answer), Some((note, service))) = (&result, note) {
+                note(&service, answer);
+            }
             let trail = auditing.and_then(|auditing| auditing.trail(&result));
             ticket.answer(&result, trail)
         };

@@ -13,6 +13,7 @@ use trellis_namenode::datanodes::reports::{Listed, full, incremental, inherit, t
 use trellis_namenode::datanodes::view::Liveness;
 use trellis_namenode::engine::Op;
 use trellis_namenode::jobs::reaper;
+use trellis_namenode::jobs::replication::Replication;
 use trellis_namenode::ops::datanodes::{self, Claim};
 use trellis_namenode::ops::report::{Reported, What};
 use trellis_proto::exception::Kind;
@@ -21,7 +22,7 @@ use crate::calls::{assert_sound, root};
 use crate::files::{give_datanodes, named, row, rows, show, storage};
 use crate::reports::own;
 use crate::seeds::{Cluster, kind, over_seeds};
-use crate::support::Namenode;
+use crate::support::{Namenode, pass_time};
 
 /// The named seeds.
 pub const ALL: &[(&str, fn())] = &[
@@ -29,6 +30,7 @@ pub const ALL: &[(&str, fn())] = &[
     ("complete_and_a_report_against_delete_r", complete_and_a_report_against_delete_r),
     ("an_acknowledged_report_whose_owner_dies", an_acknowledged_report_whose_owner_dies),
     ("delete_create_and_a_rename_of_written_files", delete_create_and_a_rename_of_written_files),
+    ("an_append_against_a_removal", an_append_against_a_removal),
 ];
 
 /// How long a datanode waits for a namenode's answer.
@@ -258,5 +260,40 @@ fn delete_create_and_a_rename_of_written_files() {
         assert_eq!((at("/s/f").await, at("/s/g").await), (f, g));
         assert_eq!(replicas(&c.calm).await, 3 * blocks.len());
         note.into()
+    });
+}
+
+/// Whoever writes on reads which replicas there are while the leader has some of them removed: of those that it chose none
+/// is to be deleted. So it is with a truncate, which chooses who takes part in the cut.
+fn an_append_against_a_removal() {
+    over_seeds(&["append all", "append one", "truncate all", "truncate one"], |c| async move {
+        with_datanodes(&c).await;
+        let (id, block) = written(&c, "/f", 10).await;
+        let su = root(&c.calm);
+        su.setrep("/f", 1).await.unwrap();
+        let waits = [c.world.random(40), c.world.random(40)].map(Duration::from_millis);
+        let cuts = c.world.random(2) == 0;
+        let remove = async {
+            sleep(waits[0]).await;
+            pass_time(Duration::from_secs(5));
+            Replication::default().round(&c.one.engine, None).await.unwrap().removed
+        };
+        let write = async {
+            sleep(waits[1]).await;
+            match cuts {
+                true => assert_eq!(root(&c.two).truncate("/f", 5, "c1").await, Ok(false)),
+                false => drop(root(&c.two).append("/f", "c1", false).await.unwrap()),
+            }
+        };
+        let (removed, ()) = join(remove, write).await;
+        c.settle().await;
+        let now = su.blocks(id).await.remove(0);
+        for i in 0..3 {
+            let told = su.told(i, CommandKind::Invalidate, block.id).await;
+            assert!(told.is_none() || !now.expected.contains(&storage(i)), "{now:?} {told:?}");
+        }
+        assert_eq!(now.expected.len() as u64, 3 - removed);
+        let which = if removed == 0 { "all" } else { "one" };
+        format!("{} {which}", if cuts { "truncate" } else { "append" })
     });
 }

@@ -161,6 +161,8 @@ pub async fn damage_to_replicas_is_found() {
             lost(storage_replica(near, id), "is not among the replicas of its storage"),
             wrong(replica(id, near), Replica { length: 9, ..own.clone() }, 0, "by block it is"),
             wrong(replica(id, near), Replica { state: 9, ..own.clone() }, 0, "unknown state 9"),
+            wrong(replica(id, near), Replica { ordered: 9, ..own.clone() }, 0, "unknown order 9"),
+            wrong(replica(id, near), Replica { ordered: 1, ..own.clone() }, 0, "nobody looks after its file"),
             wrong(replica(id, 99), own.clone(), 0, "no datanode has this storage"),
             wrong(replica(never, near), own.clone(), 0, "the block was never given out"),
             wrong(replica(block_id(made.file.id, 5), near), own, 0, "the block was never given out"),

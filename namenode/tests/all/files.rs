@@ -11,7 +11,7 @@ use trellis_metastore::schema::{
 use trellis_namenode::datanodes::View;
 use trellis_namenode::datanodes::view::{Liveness, Node, Space};
 use trellis_namenode::engine::tx::Tx;
-use trellis_namenode::ops::add_block::{AddBlock, add_block};
+use trellis_namenode::ops::add_block::{AddBlock, GetAdditionalDatanode, add_block, get_additional_datanode};
 use trellis_namenode::ops::append::{Append, append};
 use trellis_namenode::ops::concat::{Concat, concat};
 use trellis_namenode::ops::locations::{FileBlocks, GetBlockLocations, get_block_locations};
@@ -64,6 +64,7 @@ pub fn show(nn: &Namenode, states: &[Liveness]) {
         liveness: *liveness,
         space: vec![Space { capacity: 1 << 40, remaining: 1 << 39, ..Space::default() }],
         load: 0,
+        scheduled: 0,
         heard_ms: 1,
         reported_ms: 1,
     };
@@ -230,6 +231,19 @@ impl As<'_> {
             Ok(Text { text: located.block.stamp.to_string() })
         };
         Ok(self.nn.write(self.user, op).await?.text.parse().unwrap())
+    }
+
+    /// One more datanode for a pipeline of these storages; answers those of all.
+    pub async fn more_datanodes(
+        self,
+        (text, id, holder): (&str, u64, &str),
+        block: BlockName,
+        existing: &[&str],
+    ) -> Answered<Vec<u32>> {
+        let existing = existing.iter().map(|uuid| (*uuid).to_owned()).collect();
+        let file = written(text, id, holder);
+        let call = GetAdditionalDatanode { file, block, existing, excluded: Vec::new(), count: 1 };
+        Ok(self.nn.read(self.user, move |tx| get_additional_datanode(tx, &call)).await?.storages)
     }
 
     pub async fn new_pipeline(

@@ -169,6 +169,15 @@ pub async fn files_of_which_nothing_is_left_are_closed() {
     su.recovered(named(&block, 0), 1002, 0, true, &[]).await.unwrap();
     assert_eq!(su.recover("/nothing", "c2").await, Ok(true));
     assert_eq!(su.must("/nothing").await.inode.block_count, 0);
+    // They may only be the wrong ones, where it is known that there was something.
+    let id = su.begin("/something", "c1").await;
+    let block = su.add_block("/something", id, "c1", None).await.unwrap().block;
+    su.sync("/something", id, "c1", 5).await.unwrap();
+    assert_eq!(su.recover("/something", "c2").await, Ok(false));
+    let said = su.recovered(named(&block, 5), 1002, 0, true, &[]).await;
+    assert_eq!(said.unwrap_err().kind, Kind::Io);
+    su.recovered(named(&block, 5), 1002, 5, false, &[1]).await.unwrap();
+    assert_eq!(su.must("/something").await.inode.length, 5);
     // A block that no datanode ever had.
     let id = su.begin("/nowhere", "c1").await;
     let block = su.add_block("/nowhere", id, "c1", None).await.unwrap().block;

@@ -8,16 +8,17 @@ use tokio::time::Instant;
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, BlockState, Command, CommandKind, Commands, Concern, Inode, Replicas, Table, attention, block,
-    block_id, command_partition,
+    Block, BlockState, Command, CommandKind, Commands, Concern, Inode, Ordered, ReplicaState, Replicas,
+    Table, attention, block, block_id, command_partition,
 };
 use trellis_namenode::datanodes::View;
+use trellis_namenode::datanodes::reports::{Listed, full};
 use trellis_namenode::datanodes::view::{Liveness, Node, Space};
 use trellis_namenode::engine::Op;
 use trellis_namenode::engine::walk::Chain;
 use trellis_namenode::jobs::datanodes;
 use trellis_namenode::jobs::replication::{Done, Replication};
-use trellis_namenode::ops::redundancy::{Examine, Examined, Noted, Pending, examine, note_storage};
+use trellis_namenode::ops::redundancy::{Examine, Examined, Noted, examine, note_storage};
 use trellis_namenode::ops::replicas::note_attention;
 use trellis_namenode::ops::report::{Reported, What};
 
@@ -25,10 +26,14 @@ use trellis_metastore::counters::Reading;
 use trellis_proto::exception::RpcError;
 
 use crate::actor::Actor;
-use crate::calls::root;
+use crate::calls::{assert_sound, root};
+use crate::files::named;
 use crate::reap::reap_all;
 use crate::reports::{self, apply, own};
 use crate::support::{Answer, Namenode, SUPERUSER, pass_time};
+
+/// Past the time that copies and deletions are waited for.
+const PENDING: Duration = Duration::from_secs(301);
 
 /// Datanodes u1, u2, … with a storage each, and one file of complete blocks of 7 bytes.
 struct World {
@@ -56,7 +61,8 @@ impl World {
             let walked = tx.walk_id(file, Chain::Loose)?.unwrap();
             let node = walked.target().unwrap().clone();
             tx.get(&node.key(), Hold::Held)?;
-            let inode = Inode { replication, block_count: blocks, next_block: blocks, ..node.inode.clone() };
+            let (block_count, next_block, length) = (blocks, blocks, 7 * u64::from(blocks));
+            let inode = Inode { replication, block_count, next_block, length, ..node.inode.clone() };
             tx.put(&node.key(), &inode)?;
             for ordinal in 0..blocks {
                 let row =
@@ -92,6 +98,19 @@ impl World {
     async fn tell(&self, ordinal: u32, place: usize, what: What) {
         let told = self.told(ordinal, place, what);
         apply(&self.nn, &format!("u{}", place + 1), vec![told]).await.unwrap();
+    }
+
+    /// A datanode tells in full that it has these blocks.
+    async fn list(&self, place: usize, blocks: &[u32]) {
+        let listed = |ordinal: &u32| Listed {
+            block: block_id(self.file, *ordinal),
+            state: ReplicaState::Finalized as u8,
+            stamp: 1001,
+            length: 7,
+        };
+        let listed: Vec<Listed> = blocks.iter().map(listed).collect();
+        let (uuid, granted_ms) = (format!("u{}", place + 1), self.nn.engine.now_ms() + 1);
+        full(&self.nn.engine, &uuid, self.nodes[place].1, &listed, granted_ms).await.unwrap();
     }
 
     async fn holders(&self, blocks: u32, places: &[usize]) {
@@ -140,14 +159,15 @@ impl World {
         self.show(&vec![Liveness::Live; self.nodes.len()]);
     }
 
-    /// Storages that have a replica of a block, by rows.
+    /// Storages that have a replica of a block that counts, by rows.
     async fn replicas(&self, ordinal: u32) -> Vec<usize> {
         let (file, id) = (self.file, block_id(self.file, ordinal));
         let read = move |tx: &mut trellis_namenode::engine::tx::Tx<'_, '_>| {
             Ok(tx.scan_all::<Replicas>(&[Scan::of(Replicas::ID, file, 1000)])?.remove(0))
         };
         let rows = self.nn.read(SUPERUSER, read).await.unwrap();
-        let of_block = rows.iter().filter(|(key, _)| key[..8] == id.to_be_bytes());
+        let counts = |row: &trellis_metastore::schema::Replica| row.ordered() == Ordered::Nothing;
+        let of_block = rows.iter().filter(|(key, row)| key[..8] == id.to_be_bytes() && counts(&row.value));
         let number = |key: &[u8]| u32::from_be_bytes(key[8..12].try_into().unwrap());
         let place = |(key, _): &(Vec<u8>, _)| {
             self.nodes.iter().position(|(_, storage)| *storage == number(key)).unwrap()
@@ -166,9 +186,9 @@ pub async fn costs() -> (Measured, Measured) {
     let world = World::new(3, 2, 10).await;
     world.holders(10, &[0]).await;
     let look = |streams: u32| {
-        let pending = Pending { copies: BTreeMap::new(), streams: [(world.nodes[0].0, streams)].into() };
         let (inode, concern) = (world.file, Concern::default());
-        let call = Examine { inode, after: None, concern, version: None, pending, term: None };
+        let streams = [(world.nodes[0].0, streams)].into();
+        let call = Examine { inode, after: None, concern, version: None, streams, term: None };
         let op: Op<Examined> = Box::new(move |tx| examine(tx, &call));
         world.nn.spent(own(&world.nn, op))
     };
@@ -190,8 +210,13 @@ pub async fn too_few_are_copied() {
     targets.sort_unstable();
     assert_eq!(targets, [world.nodes[1].1, world.nodes[2].1]);
     assert_eq!(world.concern().await.map(|concern| concern.under_replicated), Some(1));
-    // What is under way is not begun again.
+    // What is under way is not begun again, by nobody.
     assert_eq!(world.round().await.copies, 0);
+    world.job = Replication::default();
+    assert_eq!(world.round().await.copies, 0, "another leader sees it");
+    world.list(1, &[]).await;
+    world.tell(0, 1, What::Deleted).await;
+    assert_eq!(world.round().await.copies, 0, "a full report and what is told late do not end it");
     world.holders(1, &[1, 2]).await;
     world.round().await;
     world.round().await;
@@ -208,7 +233,109 @@ pub async fn too_many_are_removed() {
     assert!(left.len() == 2 && !left.contains(&1), "{left:?}");
     assert_eq!(world.commands(CommandKind::Invalidate).await.len(), 2);
     assert_eq!(world.round().await.removed, 0, "none is counted on twice");
+    world.job = Replication::default();
+    assert_eq!(world.round().await.removed, 0, "nor by another leader");
+    world.deliver().await;
+    let gone: Vec<usize> = (0..4).filter(|place| !left.contains(place)).collect();
+    for place in &gone {
+        // Reports that were made before it is done change nothing.
+        world.list(*place, &[0]).await;
+        world.tell(0, *place, What::Received(None)).await;
+    }
+    assert_eq!((world.round().await.removed, world.replicas(0).await), (0, left.clone()));
+    for place in gone {
+        world.tell(0, place, What::Deleted).await;
+    }
+    world.round().await;
+    assert_eq!((world.concern().await, world.replicas(0).await), (None, left));
+    assert_sound(&world.nn).await;
+}
+
+/// A deletion that does not come about is told again.
+pub async fn a_deletion_that_is_lost() {
+    let mut world = World::new(2, 1, 1).await;
+    world.holders(1, &[0, 1]).await;
+    assert_eq!(world.round().await.removed, 1);
+    let told = world.commands(CommandKind::Invalidate).await;
+    world.deliver().await;
+    world.round().await;
+    assert!(world.commands(CommandKind::Invalidate).await.is_empty(), "it may be about to happen");
+    pass_time(PENDING);
+    assert_eq!(world.round().await.removed, 0, "it is the same one");
+    let again = world.commands(CommandKind::Invalidate).await;
+    assert!(again.keys().eq(told.keys()), "{again:?} {told:?}");
+}
+
+/// What was to be deleted on a datanode that dies is judged anew when it comes back: it may be the last one then.
+pub async fn the_dead_keep_what_they_have() {
+    let mut world = World::new(2, 1, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.show(&[Liveness::Live, Liveness::Stale]);
+    assert_eq!(world.round().await.removed, 1);
+    assert_eq!(world.commands(CommandKind::Invalidate).await.len(), 1);
+    world.show(&[Liveness::Live, Liveness::Dead]);
+    world.round().await;
+    assert!(world.commands(CommandKind::Invalidate).await.is_empty());
+    world.show(&[Liveness::Dead, Liveness::Live]);
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.replicas(0).await, [0, 1]);
+    assert!(world.commands(CommandKind::Invalidate).await.is_empty());
+}
+
+/// A copy that nobody waits for any more makes one too many: that is seen, and ends.
+pub async fn a_copy_that_comes_late() {
+    let mut world = World::new(3, 2, 1).await;
+    world.holders(1, &[0]).await;
+    world.round().await;
+    let first = world.commands(CommandKind::Transfer).await[&(0, 0)].storages[0];
+    let first = world.nodes.iter().position(|(_, storage)| *storage == first).unwrap();
+    let second = 3 - first;
+    // Its target is dead, and then comes back with it.
+    let mut liveness = [Liveness::Live; 3];
+    liveness[first] = Liveness::Dead;
+    world.show(&liveness);
+    world.round().await;
+    assert_eq!(world.commands(CommandKind::Transfer).await[&(0, 0)].storages, [world.nodes[second].1]);
+    world.tell(0, second, What::Received(None)).await;
+    world.round().await;
+    world.round().await;
     assert_eq!(world.concern().await, None);
+    world.show(&[Liveness::Live; 3]);
+    world.tell(0, first, What::Received(None)).await;
+    assert_eq!(world.round().await, Done { removed: 1, files: 1, copies: 0 });
+    let left = world.replicas(0).await;
+    assert_eq!(left.len(), 2);
+    let gone = (0..3).find(|place| !left.contains(place)).unwrap();
+    world.tell(0, gone, What::Deleted).await;
+    for _ in 0..3 {
+        let done = world.round().await;
+        assert_eq!((done.copies, done.removed), (0, 0), "nothing goes to and fro");
+    }
+    assert_eq!(world.concern().await, None);
+}
+
+/// What is to be deleted is written on by nobody, and asked by no recovery.
+pub async fn what_leaves_is_not_written_on() {
+    let mut world = World::new(3, 1, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.round().await;
+    let left = world.replicas(0).await[0];
+    let su = root(&world.nn);
+    let located = su.append("/f", "c1", false).await.unwrap().unwrap();
+    assert_eq!(located.storages, [world.nodes[left].1]);
+    // A pipeline that lost its datanode does not get the one that is to delete its replica.
+    let existing = format!("s{}", left + 1);
+    let file = ("/f", world.file, "c1");
+    let asked = su.more_datanodes(file, named(&located.block, 7), &[&existing]).await.unwrap();
+    assert_eq!(asked, [world.nodes[left].1, world.nodes[2].1]);
+    assert_eq!(su.recover("/f", "c2").await, Ok(false));
+    let told = world.commands(CommandKind::Recover).await;
+    assert_eq!(told.into_values().map(|told| told.storages).collect::<Vec<_>>(), [vec![world.nodes[left].1]]);
+    // Of a block that is being written nothing is removed; what was ordered waits.
+    world.round().await;
+    assert!(world.concern().await.is_some_and(|concern| concern.ordered == 1));
+    assert_sound(&world.nn).await;
 }
 
 pub async fn the_last_ones_stay() {
@@ -329,10 +456,17 @@ pub async fn many_blocks() {
 
 /// A copy that does not arrive is ordered again.
 pub async fn a_copy_that_is_lost() {
-    let mut world = World::new(3, 2, 1).await;
-    world.holders(1, &[0]).await;
-    assert_eq!(world.round().await.copies, 1);
-    assert_eq!(world.round().await.copies, 0);
-    world.job.forget_older(Duration::ZERO);
-    assert_eq!(world.round().await.copies, 1);
+    // One that only one datanode can take goes there again.
+    for datanodes in [2, 3] {
+        let mut world = World::new(datanodes, 2, 1).await;
+        world.holders(1, &[0]).await;
+        assert_eq!(world.round().await.copies, 1);
+        world.deliver().await;
+        assert_eq!(world.round().await.copies, 0);
+        pass_time(PENDING);
+        world.job = Replication::default();
+        assert_eq!(world.round().await.copies, 1);
+        assert_eq!(world.commands(CommandKind::Transfer).await.len(), 1);
+        assert_sound(&world.nn).await;
+    }
 }

@@ -8,7 +8,7 @@ use trellis_metastore::schema::{
     block, block_file, block_id, command, replica, storage_replica,
 };
 use trellis_namenode::datanodes::View;
-use trellis_namenode::datanodes::registry::Beat;
+use trellis_namenode::datanodes::registry::{Beat, Registry};
 use trellis_namenode::datanodes::reports::{Listed, full};
 use trellis_namenode::datanodes::view::{Liveness, Node, Space};
 use trellis_namenode::engine::Op;
@@ -321,6 +321,24 @@ pub async fn one_that_only_registered_is_not_heard_of_yet() {
     let beat = Beat { storages: vec![(told, Space::default())], load: 0 };
     registry.hear(&row, &beat, now, nn.engine.now_ms()).unwrap();
     assert!(!registry.view(now).is_early());
+}
+
+/// What a datanode was given is counted until a heartbeat that tells of it for sure: the second.
+pub async fn what_was_given_counts_for_two_heartbeats() {
+    let nn = Namenode::fresh().await;
+    let row = register(&nn, "u1").await.unwrap();
+    let mut registry = nn.engine.datanodes().registry();
+    let now = tokio::time::Instant::now();
+    let scheduled = |registry: &Registry| registry.view(now).nodes()[0].scheduled;
+    registry.schedule("u1");
+    registry.schedule("nobody");
+    registry.schedule("u1");
+    assert_eq!(scheduled(&registry), 2);
+    for (given, counted) in [(1, 3), (0, 1), (0, 0)] {
+        registry.hear(&row, &Beat::default(), now, 1).unwrap();
+        (0..given).for_each(|_| registry.schedule("u1"));
+        assert_eq!(scheduled(&registry), counted);
+    }
 }
 
 pub async fn who_owns_a_datanode() {

@@ -292,6 +292,9 @@ impl Model {
             return Ok(String::new());
         }
         let Some((stamp, _)) = last.recovery.filter(|_| !late) else { return Err(Kind::Io) };
+        if delete && last.length > 0 {
+            return Err(Kind::Io);
+        }
         let before = self.settle(&mut file, 2);
         match delete {
             true => self.drop_last(&mut file),

@@ -330,6 +330,9 @@ pub async fn a_writer_waits_for_the_report() {
     fake.beat(false).await;
     let mut writer = served.client().await;
     let block = begin(&mut writer, "/f", 1).await;
+    let datanodes = served.namenode.engine.datanodes();
+    let given = datanodes.registry().view(tokio::time::Instant::now()).nodes()[0].scheduled;
+    assert_eq!(given, 1, "it counts until it is heard of");
     let last = Some(ExtendedBlockProto { num_bytes: Some(7), ..block.clone() });
     let request =
         CompleteRequestProto { src: "/f".into(), client_name: "c1".into(), last, ..Default::default() };
