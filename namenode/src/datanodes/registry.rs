@@ -1,6 +1,8 @@
 //! What each datanode told this namenode, and what this namenode owes it. Pure state: time comes from the caller, rows
 //! from operations.
 
+mod owned;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +13,8 @@ use trellis_metastore::schema::Datanode;
 use super::kept::Kept;
 use super::view::{Liveness, Node, Space, View};
 use crate::config::Config;
-use crate::ops::datanodes::{Claim, GivenCommand, ToldStorage};
+use crate::ops::datanodes::{GivenCommand, ToldStorage};
 use crate::ops::report::Reported;
-
-/// A datanode that nobody owns is taken even by one who has its share of them, after this long.
-const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The times by which datanodes are judged.
 #[derive(Clone, Copy, Debug)]
@@ -255,149 +254,6 @@ impl Registry {
         self.nodes.get(uuid).map(|known| known.turn.clone())
     }
 
-    /// Whether this namenode should take a datanode over: nobody owns it, or its owner is gone. Each namenode takes its
-    /// share of them at once, and what is left after a while.
-    pub fn wants(&mut self, uuid: &str, now: Instant) -> Option<Claim> {
-        let owner = self.nodes.get(uuid).map_or(0, |known| known.row.owner);
-        let is_free = owner == 0 || !self.members.contains(&owner);
-        let (owned, share) = self.share(now);
-        let member = self.member;
-        let free_since = match self.nodes.get_mut(uuid) {
-            Some(known) if is_free => *known.free_since.get_or_insert(now),
-            Some(known) => {
-                known.free_since = None;
-                return None;
-            }
-            None => now,
-        };
-        let waited = now.saturating_duration_since(free_since) >= CLAIM_PATIENCE;
-        (owned < share || waited).then_some(Claim { member, from: owner })
-    }
-
-    /// How many datanodes that live this namenode owns, and how many are its share.
-    fn share(&self, now: Instant) -> (usize, usize) {
-        let live = self.nodes.values().filter(|known| known.liveness(&self.timing, now) == Liveness::Live);
-        let (all, owned) = live.fold((0, 0), |(all, owned), known| {
-            (all + 1, owned + usize::from(known.row.owner == self.member))
-        });
-        (owned, all.max(1usize).div_ceil(self.members.len().max(1)))
-    }
-
-    /// Datanodes that this namenode should leave to others: those it has not heard for a while, and those that are
-    /// more than its share.
-    pub fn to_release(&self, now: Instant) -> Vec<String> {
-        let owned = |known: &&Known| known.row.owner == self.member;
-        let (live, silent): (Vec<&Known>, Vec<&Known>) = self
-            .nodes
-            .values()
-            .filter(owned)
-            .partition(|known| known.liveness(&self.timing, now) == Liveness::Live);
-        let (_, share) = self.share(now);
-        let mut live: Vec<&Known> = live;
-        live.sort_by_key(|known| known.row.number);
-        let beyond = live.into_iter().skip(share);
-        silent.into_iter().chain(beyond).map(|known| known.row.uuid.clone()).collect()
-    }
-
-    /// The datanodes that this namenode owns and hears: their numbers.
-    pub fn owned(&self) -> Vec<u32> {
-        let owned = self.nodes.values().filter(|known| known.row.owner == self.member && known.is_registered);
-        owned.map(|known| known.row.number).collect()
-    }
-
-    /// Keeps a report that another namenode is to apply.
-    pub fn keep(&mut self, uuid: &str, report: Vec<Reported>, now: Instant) {
-        let kept = self.timing.kept;
-        if let Some(known) = self.nodes.get_mut(uuid) {
-            known.kept.put(report, now, kept);
-        }
-    }
-
-    /// What is to be made up for by this namenode, if it owns the datanode since lately; given once for each epoch.
-    pub fn inherit(&mut self, uuid: &str, now: Instant) -> Option<Inherited> {
-        let (member, kept) = (self.member, self.timing.kept);
-        let known = self.nodes.get_mut(uuid)?;
-        if known.row.owner != member || known.applied_epoch == known.row.epoch {
-            return None;
-        }
-        known.applied_epoch = known.row.epoch;
-        let (reports, lost) = known.kept.take(now, kept);
-        // One that has not reported in full since it registered here will do so by itself.
-        Some(Inherited { reports, has_gap: lost && known.reported_ms != 0 })
-    }
-
-    /// What was inherited could not be applied: it will be given again.
-    pub fn give_back(&mut self, uuid: &str, reports: Vec<Vec<Reported>>, now: Instant) {
-        let kept = self.timing.kept;
-        if let Some(known) = self.nodes.get_mut(uuid) {
-            known.applied_epoch = 0;
-            reports.into_iter().for_each(|report| known.kept.put(report, now, kept));
-        }
-    }
-
-    /// Grants a lease for a full report; `None` = not now. `id`: a number that was never used.
-    pub fn grant(&mut self, uuid: &str, id: u64, now: Instant, now_ms: i64) -> Option<Lease> {
-        let timing = self.timing;
-        let running = |known: &&Known| known.lease.is_some_and(|lease| lease.expires > now);
-        let others = self.nodes.values().filter(running).filter(|known| known.row.uuid != uuid).count();
-        let known = self.nodes.get_mut(uuid)?;
-        if others >= timing.leases {
-            return None;
-        }
-        let lease = Lease { id: id.max(1), granted_ms: now_ms, expires: now + timing.lease };
-        known.lease = Some(lease);
-        Some(lease)
-    }
-
-    /// The lease of a full report, if it is good.
-    pub fn lease(&self, uuid: &str, id: u64, now: Instant) -> Option<Lease> {
-        let lease = self.nodes.get(uuid)?.lease?;
-        (lease.id == id && lease.expires > now).then_some(lease)
-    }
-
-    /// A full report was applied whole.
-    pub fn reported(&mut self, uuid: &str, now_ms: i64) {
-        if let Some(known) = self.nodes.get_mut(uuid) {
-            known.lease = None;
-            known.reported_ms = now_ms;
-        }
-    }
-
-    /// Takes the commands of a datanode as they were read; those that were handed out already are not given again.
-    pub fn set_commands(&mut self, number: u32, mut commands: Vec<GivenCommand>) {
-        if let Some(known) = self.nodes.values_mut().find(|known| known.row.number == number) {
-            commands.retain(|given| known.delivered.iter().all(|done| !is_same_row(done, given)));
-            known.commands = commands.into();
-        }
-    }
-
-    /// Commands to hand out: at most `limit`.
-    pub fn hand_out(&mut self, uuid: &str, limit: usize) -> Vec<GivenCommand> {
-        let Some(known) = self.nodes.get_mut(uuid) else { return Vec::new() };
-        let given: Vec<GivenCommand> = known.commands.drain(..limit.min(known.commands.len())).collect();
-        known.delivered.extend(given.iter().cloned());
-        given
-    }
-
-    /// Commands that were handed out and whose rows are to be removed: (datanode, command).
-    pub fn delivered(&self) -> Vec<(u32, GivenCommand)> {
-        let of_one = |known: &Known| {
-            let number = known.row.number;
-            known.delivered.iter().map(|given| (number, given.clone())).collect::<Vec<_>>()
-        };
-        self.nodes.values().flat_map(of_one).collect()
-    }
-
-    /// The rows of these commands are gone.
-    pub fn forget(&mut self, gone: &[(u32, GivenCommand)]) {
-        for known in self.nodes.values_mut().filter(|known| !known.delivered.is_empty()) {
-            let number = known.row.number;
-            let is_gone =
-                |done: &GivenCommand| gone.iter().any(|(n, g)| *n == number && is_same_row(g, done));
-            known.delivered.retain(|done| !is_gone(done));
-        }
-    }
-
     /// All datanodes as of now.
     pub fn view(&self, now: Instant) -> View {
         let mut nodes: Vec<Node> = self.nodes.values().map(|known| known.node(&self.timing, now)).collect();
@@ -426,10 +282,6 @@ impl Registry {
             known.heard = None;
         }
     }
-}
-
-fn is_same_row(a: &GivenCommand, b: &GivenCommand) -> bool {
-    (a.kind, a.block, a.version) == (b.kind, b.block, b.version)
 }
 
 /// Whether a datanode still is where it registered. The address that it is seen at is not what it says.

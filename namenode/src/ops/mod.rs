@@ -31,5 +31,7 @@ pub mod truncate;
 pub mod write;
 
 mod entries;
+mod judged;
+mod orders;
 
 pub use entries::retire;

@@ -23,7 +23,7 @@ use trellis_metastore::tx::Stop;
 
 use super::blocks::{self, FileBlock};
 use super::entries::remove_entry;
-use super::replicas;
+use super::{orders, replicas};
 use crate::engine::tx::Tx;
 use crate::engine::walk::Node;
 use crate::refusal::{Halt, Result};
@@ -106,7 +106,7 @@ fn free_blocks(tx: &mut Tx<'_, '_>, batch: &[(u64, FileBlock)]) -> Result<()> {
         let mut storages: Vec<u32> = storages.collect();
         storages.sort_unstable();
         storages.dedup();
-        replicas::want_invalidate(tx, placed.block.id, &storages);
+        orders::want_invalidate(tx, placed.block.id, &storages);
         all.extend(found.iter().map(|found| (placed.block.id, found.storage)));
         replicas_of.push(storages);
     }
@@ -114,7 +114,7 @@ fn free_blocks(tx: &mut Tx<'_, '_>, batch: &[(u64, FileBlock)]) -> Result<()> {
     replicas::remove(tx, &all)?;
     delete_present(tx, &moved)?;
     for (((file, placed), found), storages) in batch.iter().zip(&found).zip(&replicas_of) {
-        replicas::invalidate(tx, &placed.block, found, storages, true)?;
+        orders::invalidate(tx, &placed.block, found, storages, true)?;
         let key = block(*file, placed.ordinal);
         if tx.get(&key, Hold::Held)?.is_some() {
             tx.delete(&key)?;

@@ -24,6 +24,7 @@ use trellis_metastore::schema::{
 
 use super::blocks::{self, FileBlock};
 use super::lease::{close_file, join_lease};
+use super::orders;
 use super::replicas::{self, Found, is_complete};
 use super::write::{BlockName, complete_penultimate, remove_last};
 use crate::datanodes::view::Liveness;
@@ -177,7 +178,7 @@ pub(super) fn recover(
         given_ms: tx.ctx.now_ms,
         ..Command::default()
     };
-    replicas::give(tx, primary, CommandKind::Recover, block.id, &command)
+    orders::give(tx, primary, CommandKind::Recover, block.id, &command)
 }
 
 /// Makes another the writer of an open file and renews its lease; `None` leaves it who it was.

@@ -19,12 +19,14 @@ use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
     Block, BlockFiles, Blocks, Command, CommandKind, Concern, Ordered, Replica, ReplicaState,
-    StorageReplicas, Table, TableKey, attention, block, block_file, bucket_hash, command, parts_of_block,
+    StorageReplicas, Table, TableKey, attention, block, block_file, command, parts_of_block,
     storage_partition,
 };
 use trellis_metastore::tx::{Record, Stop};
 
-use super::replicas::{self, Found, Worth, give, is_complete, judge, note_attention};
+use super::judged::{Judged, removable};
+use super::orders;
+use super::replicas::{self, Found, is_complete, note_attention};
 use crate::datanodes::View;
 use crate::datanodes::placement::{Wanted, choose};
 use crate::datanodes::view::Liveness;
@@ -172,58 +174,6 @@ enum Sending {
     Later,
 }
 
-/// The replicas of a block, by what they are worth now.
-struct Judged {
-    /// Storages with a live replica, each on a datanode of its own, those on live datanodes first.
-    live: Vec<u32>,
-    /// How many of these datanodes are live, not stale.
-    sure: usize,
-    /// Live ones beside another on the same datanode.
-    doubled: Vec<u32>,
-    corrupt: Vec<u32>,
-    /// A copy is on its way there.
-    coming: Vec<u32>,
-    /// A copy was ordered so long ago, or of such a generation, that it does not count on.
-    lost: Vec<u32>,
-    /// They are to be deleted.
-    leaving: Vec<u32>,
-}
-
-impl Judged {
-    /// `since`: what was ordered earlier, ms since the epoch, is not waited for.
-    fn of(view: &View, block: &Block, found: &[Found], since: i64) -> Judged {
-        let mut all: Vec<(bool, u32, u32)> = replicas::storages_of(view, block, found, Worth::Live)
-            .into_iter()
-            .filter_map(|storage| {
-                let node = view.storage(storage)?.node;
-                Some((node.liveness != Liveness::Live, node.row.number, storage))
-            })
-            .collect();
-        all.sort_unstable();
-        let (mut live, mut doubled, mut sure, mut seen) = (Vec::new(), Vec::new(), 0, BTreeSet::new());
-        for (is_stale, datanode, storage) in all {
-            if seen.insert(datanode) {
-                live.push(storage);
-                sure += usize::from(!is_stale);
-            } else {
-                doubled.push(storage);
-            }
-        }
-        let corrupt = replicas::storages_of(view, block, found, Worth::Corrupt);
-        let leaving = replicas::storages_of(view, block, found, Worth::Leaving);
-        let is_coming = |found: &Found| {
-            judge(view, block, found.storage, &found.replica) == Worth::Coming
-                && found.replica.stamp == block.stamp
-                && found.replica.ordered_ms >= since
-        };
-        let ordered = found.iter().filter(|found| found.replica.ordered() == Ordered::Copy);
-        let (coming, lost): (Vec<&Found>, Vec<&Found>) = ordered.partition(|found| is_coming(found));
-        let storages = |found: Vec<&Found>| found.into_iter().map(|found| found.storage).collect();
-        let (coming, lost) = (storages(coming), storages(lost));
-        Judged { live, sure, doubled, corrupt, coming, lost, leaving }
-    }
-}
-
 impl Batch<'_> {
     fn block(&mut self, tx: &mut Tx<'_, '_>, seen: &Seen<'_>) -> Result<()> {
         let Seen { block, found, .. } = *seen;
@@ -260,7 +210,7 @@ impl Batch<'_> {
             |its: &&Found| judged.leaving.contains(&its.storage) && its.replica.ordered_ms < since;
         going.extend(found.iter().filter(is_overdue).map(|found| found.storage));
         if !going.is_empty() {
-            replicas::let_go(tx, &self.key(seen), block, found, &going)?;
+            orders::let_go(tx, &self.key(seen), block, found, &going)?;
         }
         let lost: Vec<(u64, u32)> = judged.lost.iter().map(|storage| (block.id, *storage)).collect();
         if !lost.is_empty() {
@@ -317,7 +267,7 @@ impl Batch<'_> {
             given_ms: tx.ctx.now_ms,
             ..Command::default()
         };
-        give(tx, source.row.number, CommandKind::Transfer, block.id, &given)?;
+        orders::give(tx, source.row.number, CommandKind::Transfer, block.id, &given)?;
         self.done.copies.push(Copy { block: block.id, source: source.row.number, targets: targets.clone() });
         Ok(Sending::To(targets))
     }
@@ -353,30 +303,6 @@ fn leaving(tx: &mut Tx<'_, '_>, view: &View, block: &Block, storages: &[u32]) ->
         .collect();
     let rows = tx.get_all(&keys, Hold::Loose)?;
     Ok(rows.into_iter().flatten().flat_map(|row| row.value.storages).collect())
-}
-
-/// The replicas that may go: never so many that fewer than `wanted` are left on datanodes that are heard of.
-/// `stuck`: it has too few, and no datanode can take a copy.
-fn removable(view: &View, block: &Block, wanted: usize, judged: &Judged, stuck: bool) -> Vec<u32> {
-    let mut going = Vec::new();
-    if judged.sure >= wanted || (stuck && judged.sure > 0) {
-        going.extend(&judged.corrupt);
-    }
-    if judged.sure < wanted {
-        return going;
-    }
-    going.extend(&judged.doubled);
-    // Stale ones first, then those with the least room, in per cent; of equal ones any, another for each block.
-    let mut beyond: Vec<u32> = judged.live.clone();
-    beyond.sort_by_cached_key(|storage| {
-        let room = view.storage(*storage).map_or(0, |storage| match storage.node.liveness {
-            Liveness::Live => 1 + storage.space().remaining / (storage.space().capacity / 100).max(1),
-            _ => 0,
-        });
-        (room, bucket_hash(&[block.id.to_be_bytes(), u64::from(*storage).to_be_bytes()].concat()))
-    });
-    going.extend(beyond.into_iter().take(judged.live.len() - wanted));
-    going
 }
 
 /// What [`note_storage`] came to.

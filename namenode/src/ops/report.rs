@@ -20,7 +20,8 @@ use trellis_metastore::schema::{Blocks, Command};
 use trellis_metastore::tx::Record;
 
 use super::datanodes;
-use super::replicas::{self, Found, Worth, give, judge, note_attention};
+use super::orders;
+use super::replicas::{self, Found, Worth, judge, note_attention};
 use crate::engine::tx::Tx;
 use crate::refusal::Result;
 
@@ -250,7 +251,7 @@ fn replaced(
     }
     let storages: Vec<u32> = found.iter().map(|found| found.storage).collect();
     tx.want(&attention(key.key.partition()));
-    replicas::let_go(tx, key, block, &found, &storages)?;
+    orders::let_go(tx, key, block, &found, &storages)?;
     note_attention(tx, key.key.partition())
 }
 
@@ -264,7 +265,7 @@ fn invalidate(tx: &mut Tx<'_, '_>, datanode: u32, told: &Reported, silent: bool)
         given_ms: tx.ctx.now_ms,
         ..Command::default()
     };
-    give(tx, datanode, CommandKind::Invalidate, told.block, &given)
+    orders::give(tx, datanode, CommandKind::Invalidate, told.block, &given)
 }
 
 /// Somebody must look at the replicas of the file that has this block, if it still has.

@@ -14,7 +14,7 @@
 //! what its audit line says, is in its plan. docs/COMPAT.md is made from this table.
 
 use super::plan::methods;
-use super::{attributes, blocks, cluster, datanode, files, fixed, names, status};
+use super::{attributes, blocks, cluster, files, fixed, names, reports, status};
 
 #[rustfmt::skip]
 methods! {
@@ -35,7 +35,7 @@ methods! {
     "addBlock" => write(ADD_BLOCK, blocks::add_block);
     "getAdditionalDatanode" => read(GET_ADDITIONAL_DATANODE, blocks::additional_datanode);
     "complete" => write(COMPLETE, blocks::complete, note "answers late rather than false: it waits for replicas to be reported");
-    "reportBadBlocks" => task(REPORT_BAD_BLOCKS, datanode::client_reports_bad_blocks);
+    "reportBadBlocks" => task(REPORT_BAD_BLOCKS, reports::client_reports_bad_blocks);
     "concat" => write_once(CONCAT, blocks::concat, audit "concat", note "at most 1000 sources and 4000 of their blocks at once");
     "truncate" => write_kept(TRUNCATE, blocks::truncate, audit "truncate");
     "rename" => write_once(RENAME, names::rename, audit "rename");

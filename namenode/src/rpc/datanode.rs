@@ -1,4 +1,4 @@
-//! DatanodeProtocol: what datanodes say, and what they are told.
+//! DatanodeProtocol: datanodes come, live, and are told what to do. What they report of replicas: `reports`.
 //!
 //! A DataNode ends its service for good when it is answered one of three exceptions, so only one that is to leave gets
 //! them, and only when it registers. In a heartbeat, one that is not known is asked to register.
@@ -12,7 +12,6 @@ use trellis_metastore::schema::Datanode;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs::datanode as wire;
 use trellis_proto::hdfs::datanode::DatanodeRegistrationProto;
-use trellis_proto::hdfs::datanode::received_deleted_block_info_proto::BlockStatus;
 use trellis_proto::hdfs::nnha_status_heartbeat_proto::State;
 use trellis_proto::hdfs::{
     DatanodeIdProto, DatanodeStorageProto, NnhaStatusHeartbeatProto, StorageReportProto, StorageTypeProto,
@@ -20,28 +19,23 @@ use trellis_proto::hdfs::{
 };
 
 use super::call::Caller;
+use super::commands;
 use super::service::Service;
-use super::{block_list, commands};
 use crate::datanodes::counts::add;
 use crate::datanodes::registry::{Beat, Lease};
-use crate::datanodes::reports::{self, known, note_storages, take_over};
-use crate::datanodes::view::{Space, View};
+use crate::datanodes::reports::{inherit, note_storages, take_over};
+use crate::datanodes::view::Space;
 use crate::engine::Op;
 use crate::ops::datanodes::{Register, ToldStorage, register as register_op};
-use crate::ops::report::{Applied, Bad, Reported, What, condemn};
 
-type Answer<A> = Result<A, RpcError>;
+pub(super) type Answer<A> = Result<A, RpcError>;
 
 /// The oldest software that may register, as stock (`dfs.namenode.min.supported.datanode.version`).
 const OLDEST_VERSION: [u32; 3] = [2, 1, 0];
 /// How long a host name may take to resolve.
 const RESOLVE: Duration = Duration::from_secs(5);
-/// A report that came without a lease was begun at most so long ago.
-const UNLEASED_AGE_MS: i64 = 60_000;
 /// Commands in one heartbeat's answer (stock: `dfs.block.invalidate.limit`).
 pub(super) const COMMANDS: usize = 1000;
-/// Blocks reported as bad that one transaction deals with; each may name several storages.
-const BAD_AT_ONCE: usize = 20;
 /// The error by which a datanode says that it ends.
 const FATAL_DISK_ERROR: u32 = 3;
 
@@ -153,7 +147,7 @@ fn check_cluster(service: &Service, registration: &DatanodeRegistrationProto) ->
     Err(RpcError::new(Kind::UnregisteredNode, why))
 }
 
-fn check_pool(service: &Service, pool: &str) -> Result<(), RpcError> {
+pub(super) fn check_pool(service: &Service, pool: &str) -> Result<(), RpcError> {
     match service.identity().block_pool_id == pool {
         true => Ok(()),
         false => Err(RpcError::new(Kind::Io, format!("block pool {pool} is not of this cluster"))),
@@ -161,7 +155,7 @@ fn check_pool(service: &Service, pool: &str) -> Result<(), RpcError> {
 }
 
 /// A storage as reports name it: in a message of its own or, by old software, by its uuid alone.
-fn told(storage: Option<&DatanodeStorageProto>, uuid: &str, failed: bool) -> ToldStorage {
+pub(super) fn told(storage: Option<&DatanodeStorageProto>, uuid: &str, failed: bool) -> ToldStorage {
     let kind = storage.and_then(|storage| storage.storage_type).unwrap_or(StorageTypeProto::Disk.into());
     let uuid = storage.map_or(uuid, |storage| &storage.storage_uuid).to_owned();
     ToldStorage { uuid, kind, failed }
@@ -214,7 +208,7 @@ pub(super) async fn heartbeat(
         return Ok(answer(State::Standby, 0, Vec::new(), None));
     }
     let mut orders = Vec::new();
-    if reports::inherit(engine, uuid).await? {
+    if inherit(engine, uuid).await? {
         orders.push(commands::register());
     }
     let lease = match request.request_full_block_report_lease() {
@@ -244,107 +238,6 @@ fn answer(
     }
 }
 
-/// The numbers of the storages in a report, in its order; those that are new get theirs now.
-async fn numbers(service: &Service, uuid: &str, storages: Vec<ToldStorage>) -> Answer<Vec<Option<u32>>> {
-    let engine = service.engine();
-    let mut row = known(engine, uuid)?;
-    let number = |row: &Datanode, uuid: &str| row.storages.iter().find(|s| s.uuid == uuid).map(|s| s.number);
-    let new: Vec<ToldStorage> =
-        storages.iter().filter(|told| number(&row, &told.uuid).is_none()).cloned().collect();
-    if !new.is_empty() {
-        row = note_storages(engine, uuid, new, false).await?;
-    }
-    Ok(storages.iter().map(|told| number(&row, &told.uuid)).collect())
-}
-
-pub(super) async fn received_and_deleted(
-    service: Arc<Service>,
-    _: Caller,
-    request: wire::BlockReceivedAndDeletedRequestProto,
-) -> Answer<wire::BlockReceivedAndDeletedResponseProto> {
-    check_pool(&service, &request.block_pool_id)?;
-    let uuid = &request.registration.datanode_id.datanode_uuid;
-    #[allow(deprecated, reason = "old software names storages so")]
-    let storage =
-        |of: &wire::StorageReceivedDeletedBlocksProto| told(of.storage.as_ref(), &of.storage_uuid, false);
-    let storages = numbers(&service, uuid, request.blocks.iter().map(storage).collect()).await?;
-    let mut replicas = Vec::new();
-    for (of, storage) in request.blocks.iter().zip(storages) {
-        let Some(storage) = storage else { continue };
-        replicas.extend(of.blocks.iter().map(|info| reported(storage, info)));
-    }
-    reports::incremental(service.engine(), uuid, replicas).await?;
-    Ok(wire::BlockReceivedAndDeletedResponseProto {})
-}
-
-fn reported(storage: u32, info: &wire::ReceivedDeletedBlockInfoProto) -> Reported {
-    let what = match info.status() {
-        BlockStatus::Receiving => What::Receiving,
-        BlockStatus::Received => What::Received(info.delete_hint.clone().filter(|hint| !hint.is_empty())),
-        BlockStatus::Deleted => What::Deleted,
-    };
-    let block = &info.block;
-    Reported { storage, block: block.block_id, stamp: block.gen_stamp, length: block.num_bytes(), what }
-}
-
-pub(super) async fn block_report(
-    service: Arc<Service>,
-    _: Caller,
-    request: wire::BlockReportRequestProto,
-) -> Answer<wire::BlockReportResponseProto> {
-    check_pool(&service, &request.block_pool_id)?;
-    let engine = service.engine();
-    let uuid = &request.registration.datanode_id.datanode_uuid;
-    let lease_id = request.context.as_ref().map_or(0, wire::BlockReportContextProto::lease_id);
-    let row = known(engine, uuid)?;
-    let granted_ms = match lease_id {
-        0 => engine.now_ms().saturating_sub(UNLEASED_AGE_MS),
-        id => match engine.datanodes().registry().lease(uuid, id, Instant::now()) {
-            Some(lease) => lease.granted_ms,
-            None => {
-                let why = format!("block report lease 0x{id:x} of {uuid} is not valid any more");
-                return Err(RpcError::new(Kind::InvalidBlockReportLease, why));
-            }
-        },
-    };
-    if row.owner != engine.member() {
-        // It sends this to its owner as well.
-        return Ok(wire::BlockReportResponseProto { cmd: None });
-    }
-    let closed = |_| RpcError::new(Kind::Retriable, "this namenode ends");
-    let _leave = engine.datanodes().full_reports().acquire().await.map_err(closed)?;
-    let storages = request.reports.iter().map(|report| told(Some(&report.storage), "", false)).collect();
-    let numbers = numbers(&service, uuid, storages).await?;
-    for (report, storage) in request.reports.iter().zip(numbers) {
-        let Some(storage) = storage else { continue };
-        let listed = block_list::replicas(report)?;
-        let compared = reports::full(engine, uuid, storage, &listed, granted_ms).await?;
-        tracing::info!(
-            uuid,
-            storage,
-            listed = listed.len(),
-            compared.rows,
-            compared.differing,
-            "a full report"
-        );
-    }
-    let is_last = |context: &wire::BlockReportContextProto| context.cur_rpc + 1 >= context.total_rpcs;
-    if request.context.as_ref().is_none_or(is_last) {
-        engine.datanodes().registry().reported(uuid, engine.now_ms());
-    }
-    Ok(wire::BlockReportResponseProto { cmd: None })
-}
-
-/// Centralized caching is not supported: there is nothing to note.
-pub(super) fn cache_report(
-    service: &Service,
-    _: &Caller,
-    request: wire::CacheReportRequestProto,
-) -> Answer<wire::CacheReportResponseProto> {
-    check_pool(service, &request.block_pool_id)?;
-    Ok(wire::CacheReportResponseProto { cmd: None })
-}
-
 pub(super) fn error_report(
     service: &Service,
     _: &Caller,
@@ -358,54 +251,4 @@ pub(super) fn error_report(
         service.engine().datanodes().show();
     }
     Ok(wire::ErrorReportResponseProto {})
-}
-
-pub(super) async fn report_bad_blocks(
-    service: Arc<Service>,
-    _: Caller,
-    request: wire::ReportBadBlocksRequestProto,
-) -> Answer<wire::ReportBadBlocksResponseProto> {
-    note_bad(&service, &request.blocks).await?;
-    Ok(wire::ReportBadBlocksResponseProto {})
-}
-
-/// The same from a reader.
-pub(super) async fn client_reports_bad_blocks(
-    service: Arc<Service>,
-    _: Caller,
-    request: trellis_proto::hdfs::ReportBadBlocksRequestProto,
-) -> Answer<trellis_proto::hdfs::ReportBadBlocksResponseProto> {
-    note_bad(&service, &request.blocks).await?;
-    Ok(trellis_proto::hdfs::ReportBadBlocksResponseProto {})
-}
-
-/// Notes replicas whose bytes are not what they were, in bounded batches.
-async fn note_bad(service: &Service, blocks: &[trellis_proto::hdfs::LocatedBlockProto]) -> Answer<()> {
-    let engine = service.engine();
-    let view = engine.datanodes().view();
-    let bad = |located: &trellis_proto::hdfs::LocatedBlockProto| Bad {
-        block: located.b.block_id,
-        stamp: located.b.generation_stamp,
-        storages: storages_named(&view, located),
-    };
-    for batch in blocks.chunks(BAD_AT_ONCE) {
-        let call: Vec<Bad> = batch.iter().map(bad).collect();
-        let op: Op<Applied> = Box::new(move |tx| condemn(tx, &call));
-        let done = engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
-        engine.datanodes().counts().applied(&done);
-        tracing::info!(done.condemned, "corrupt replicas were reported");
-    }
-    Ok(())
-}
-
-/// The storages whose replicas are meant. Stock readers name the datanode alone: then it is whichever of its storages has
-/// one.
-fn storages_named(view: &View, located: &trellis_proto::hdfs::LocatedBlockProto) -> Vec<u32> {
-    let number = |uuid: &String| view.storage_by_uuid(uuid).map(|storage| storage.row().number);
-    let named: Vec<u32> = located.storage_i_ds.iter().filter_map(number).collect();
-    if !named.is_empty() {
-        return named;
-    }
-    let nodes = located.locs.iter().filter_map(|node| view.node(&node.id.datanode_uuid));
-    nodes.flat_map(|node| node.row.storages.iter().map(|storage| storage.number)).collect()
 }

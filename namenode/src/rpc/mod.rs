@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`client_protocol`] | THE table: every method of ClientProtocol, one line each |
 //! | [`protocols`] | the same for the other protocols that share the port |
-//! | [`plan`] | what a line of a table leads to: request → operation → answer |
+//! | [`plan`] | what a line of a table leads to: request → operation → answer; `running`: how it gets there |
 //! | `patient` | calls that are kept until replicas are reported |
 //! | `names`, `files`, `blocks`, … | requests to operations, by family; `convert`, `located`: their answers to messages |
-//! | `datanode` | what datanodes say; `block_list`: their full reports; `commands`: what they are told |
+//! | `datanode` | how datanodes come and live; `reports`, `block_list`: what they report; `commands`: what they are told |
 //! | `fixed` | answers that need no store |
 //! | [`service`] | a call looked up in the tables, run, measured, audited |
 //! | [`server`] | the listener, limits, closing |
@@ -21,6 +21,7 @@ pub mod protocols;
 
 mod patient;
 pub mod plan;
+mod running;
 
 mod attributes;
 mod block_list;
@@ -33,6 +34,7 @@ mod files;
 mod fixed;
 mod located;
 mod names;
+mod reports;
 mod status;
 
 pub mod compat;

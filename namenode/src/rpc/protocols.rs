@@ -8,7 +8,7 @@ use trellis_proto::hdfs::{VersionRequestProto, VersionResponseProto, namenode};
 use super::call::Caller;
 use super::plan::{check_superuser, methods};
 use super::service::Service;
-use super::{blocks, datanode};
+use super::{blocks, datanode, reports};
 
 #[rustfmt::skip]
 methods! {
@@ -16,12 +16,12 @@ methods! {
     DATANODE_PROTOCOL of trellis_proto::hdfs::datanode::datanode_protocol_service:
     "registerDatanode" => task(REGISTER_DATANODE, datanode::register);
     "sendHeartbeat" => task(SEND_HEARTBEAT, datanode::heartbeat);
-    "blockReport" => task(BLOCK_REPORT, datanode::block_report);
-    "cacheReport" => answer(CACHE_REPORT, datanode::cache_report, note "nothing is noted: centralized caching is not supported");
-    "blockReceivedAndDeleted" => task(BLOCK_RECEIVED_AND_DELETED, datanode::received_and_deleted);
+    "blockReport" => task(BLOCK_REPORT, reports::block_report);
+    "cacheReport" => answer(CACHE_REPORT, reports::cache_report, note "nothing is noted: centralized caching is not supported");
+    "blockReceivedAndDeleted" => task(BLOCK_RECEIVED_AND_DELETED, reports::received_and_deleted);
     "errorReport" => answer(ERROR_REPORT, datanode::error_report);
     "versionRequest" => answer(VERSION_REQUEST, datanode::version_request);
-    "reportBadBlocks" => task(REPORT_BAD_BLOCKS, datanode::report_bad_blocks);
+    "reportBadBlocks" => task(REPORT_BAD_BLOCKS, reports::report_bad_blocks);
     "commitBlockSynchronization" => write(COMMIT_BLOCK_SYNCHRONIZATION, blocks::commit_block_synchronization);
 }
 
