@@ -70,6 +70,13 @@ pub const LEVELS: &[Level] = &[
         has_tests: false,
     },
     Level {
+        name: "modules",
+        help: "no source file is left out",
+        run: Run::Check(crate::modules::check),
+        needs: NOTHING,
+        has_tests: false,
+    },
+    Level {
         name: "clippy",
         help: "no lint warns",
         run: Run::Program(clippy),

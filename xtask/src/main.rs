@@ -6,11 +6,13 @@
 //! - [`docs`]: pages that are generated
 //! - [`bench`]: measurements, against stock and alone
 //! - [`edges`]: which crate may use which
+//! - [`modules`]: source files that nobody declares
 
 mod bench;
 mod docs;
 mod edges;
 mod levels;
+mod modules;
 mod tally;
 mod test;
 
