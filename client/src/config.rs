@@ -101,6 +101,9 @@ pub struct DataConfig {
     pub replace_best_effort: bool,
     /// It mends a pipeline so often without having got anything further.
     pub max_recoveries: u32,
+    /// A datanode of a pipeline that says that it restarts is waited for that long, if it is on this machine or the only
+    /// one (`dfs.client.datanode-restart.timeout`).
+    pub restart_timeout: Duration,
     /// While the namenode has not heard of enough copies of a block before the last, a writer asks so often for the next
     /// one (`dfs.client.block.write.locateFollowingBlock.retries`), also to close the file.
     pub max_locate_retries: u32,
@@ -129,6 +132,7 @@ impl Default for DataConfig {
             max_block_retries: 3,
             replace_best_effort: false,
             max_recoveries: 5,
+            restart_timeout: Duration::from_secs(30),
             max_locate_retries: 5,
             locate_wait: Duration::from_millis(400),
             exclude_for: Duration::from_secs(600),

@@ -20,6 +20,9 @@ use crate::types::Block;
 /// need.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
 const TRANSFER_BYTES_PER_SECOND: u64 = 4 << 20;
+/// A datanode that restarts is asked so often, in the time that it is waited for, but seldom enough.
+const RESTART_TRIES: u32 = 8;
+const RESTART_PAUSE: Duration = Duration::from_secs(4);
 /// A file with fewer copies than this gets no datanode in place of a failed one.
 const MIN_REPLICATION_TO_REPLACE: u16 = 3;
 
@@ -43,6 +46,7 @@ impl Streamer {
                 closing: false,
                 failed: Vec::new(),
                 recoveries: 0,
+                restarting: None,
             };
             let stage = Stage::PipelineSetupCreate;
             let broken = match self.connect(&current, stage, current.block.generation_stamp).await {
@@ -143,6 +147,10 @@ impl Streamer {
 
     /// One attempt; Some: a datanode failed in it.
     async fn mend_once(&mut self, mut current: Current) -> (Current, Result<Option<Broken>>) {
+        if current.restarting.is_some() {
+            let timeout = self.file.client.0.datanodes.config.restart_timeout;
+            time::sleep((timeout / RESTART_TRIES).min(RESTART_PAUSE)).await;
+        }
         if self.needs_another(&current)
             && let Err(error) = self.add_datanode(&mut current).await
         {
@@ -165,6 +173,7 @@ impl Streamer {
             Err(broken) => return (current, Ok(Some(broken))),
         }
         current.stood = true;
+        current.restarting = None;
         let renewed = Block { generation_stamp, ..current.block.clone() };
         let updated = self.update_pipeline(&current, &renewed).await;
         current.block = renewed;

@@ -16,6 +16,7 @@ use trellis_proto::exception::Kind;
 use trellis_proto::hdfs;
 
 use super::connection::{Connection, DataFault};
+use super::datanodes::is_local;
 use super::packet::{Packet, heartbeat};
 use super::pipeline::{Broken, Outgoing, Target, judge};
 use crate::client::Client;
@@ -75,6 +76,23 @@ pub(super) struct Current {
     pub failed: Vec<Target>,
     /// Mended so often since the last packet was acknowledged.
     pub recoveries: u32,
+    /// A datanode that restarts: its uuid, and how long it is waited for.
+    pub restarting: Option<(String, Instant)>,
+}
+
+impl Current {
+    /// Whether the datanode at this place restarts and is waited for, so that it keeps its place: it said so, and it is
+    /// on this machine, where the best copy is, or there is no other.
+    fn waits_for(&mut self, broken: &Broken, timeout: Duration) -> bool {
+        let alone = self.targets.len() == 1;
+        let Some(target) = self.targets.get(broken.bad) else { return false };
+        let uuid = &target.node.id.datanode_uuid;
+        let says_so = matches!(broken.why, DataFault::Refused { status: hdfs::Status::OobRestart, .. });
+        if says_so && (alone || is_local(&target.node)) {
+            self.restarting = Some((uuid.clone(), Instant::now() + timeout));
+        }
+        self.restarting.as_ref().is_some_and(|(node, until)| node == uuid && Instant::now() < *until)
+    }
 }
 
 /// The state of the task.
@@ -249,6 +267,19 @@ impl Streamer {
     pub fn note(&mut self, broken: Broken) -> Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
         current.connection = None;
+        let limit = self.file.client.0.datanodes.config.max_recoveries;
+        let waited = current.restarting.is_some();
+        if (waited || current.recoveries < limit)
+            && current.waits_for(&broken, self.file.client.0.datanodes.config.restart_timeout)
+        {
+            // Attempts while it is down do not count.
+            current.recoveries += u32::from(!waited);
+            tracing::info!(path = self.file.path, block = current.block.id, why = %broken.why, "a datanode restarts: waiting");
+            if !current.closing {
+                self.requeue();
+            }
+            return Ok(());
+        }
         current.recoveries += 1;
         let bad = broken.bad.min(current.targets.len().saturating_sub(1));
         if current.targets.is_empty() {
@@ -258,7 +289,6 @@ impl Streamer {
         let (path, node, block) = (&self.file.path, failed.name(), current.block.id);
         tracing::info!(path, node, block, why = %broken.why, left = current.targets.len(), "a datanode of a pipeline failed");
         current.failed.push(failed);
-        let limit = self.file.client.0.datanodes.config.max_recoveries;
         let text = if current.targets.is_empty() {
             format!("All datanodes of blk_{block} are bad, the last was {node}: {}. Aborting", broken.why)
         } else if current.recoveries > limit {

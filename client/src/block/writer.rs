@@ -355,6 +355,7 @@ fn taken_up(block: &Block, located: &hdfs::LocatedBlockProto) -> Current {
         closing: false,
         failed: Vec::new(),
         recoveries: 0,
+        restarting: None,
     }
 }
 

@@ -210,6 +210,52 @@ fn mending_may_fail_and_ends() {
 }
 
 #[test]
+fn a_datanode_that_restarts_is_waited_for() {
+    run(async {
+        let data = bytes(200_000);
+        let written = async |cluster: &Cluster, restart_timeout, faults: &[(When, Do, usize)]| {
+            let client = cluster.client(|config| {
+                config.restart_timeout = restart_timeout;
+                (config.max_recoveries, config.replace_best_effort) = (2, true);
+            });
+            let mut file = create(&client).await;
+            file.write(&data[..1000]).await?;
+            file.hflush().await?;
+            for (when, what, times) in faults {
+                (0..*times).for_each(|_| cluster.fail(0, *when, *what));
+            }
+            file.write(&data[1000..]).await?;
+            file.close().await
+        };
+        let (short, long) = (Duration::from_millis(80), Duration::from_secs(4));
+        let restarts = |at, times| (When::Packet(1), Do::Restart(at), times);
+        let is_down = |times| (When::Setup, Do::Close, times);
+
+        // The only one, down for a while: more often than a pipeline may break.
+        let cluster = Cluster::start(1).await;
+        written(&cluster, long, &[restarts(0, 1), is_down(3)]).await.unwrap();
+        assert_eq!((cluster.data() == data, cluster.calls("updatePipeline")), (true, 1));
+
+        // One of three, on this machine; it restarts while the block is closed, too.
+        let cluster = Cluster::start(3).await;
+        written(&cluster, short, &[restarts(1, 1), (When::Last, Do::Restart(1), 1)]).await.unwrap();
+        assert!(cluster.data() == data);
+        {
+            let state = cluster.lock();
+            assert_eq!(state.replicas[&state.blocks[0]].nodes, ["uuid-0", "uuid-1", "uuid-2"]);
+        }
+        assert_eq!(cluster.calls("updatePipeline"), 2);
+
+        // It does not come back; it says so for ever.
+        for faults in [[restarts(0, 1), is_down(50)], [restarts(0, 50), is_down(0)]] {
+            let cluster = Cluster::start(1).await;
+            let error = written(&cluster, short, &faults).await.unwrap_err();
+            assert!(error.to_string().contains("All datanodes of"), "{error}");
+        }
+    });
+}
+
+#[test]
 fn a_datanode_takes_the_place_of_a_failed_one() {
     run(async {
         let written = async |cluster: &Cluster| {

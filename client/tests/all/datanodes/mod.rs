@@ -42,6 +42,8 @@ pub enum Do {
     Silence,
     /// An ack with an error of the datanode at this position of the pipeline, then the end.
     Nack(usize),
+    /// Word that the datanode at this position restarts, then the end.
+    Restart(usize),
     /// ERROR.
     Refuse,
     /// ERROR, because of the datanode at this position.

@@ -160,16 +160,19 @@ impl Datanode {
         match when {
             None => self.ack(header.seqno, pipeline, None).await,
             Some(Do::Close) => None,
-            Some(Do::Nack(bad)) => self.ack(header.seqno, pipeline, Some(bad)).await.and(None),
+            Some(Do::Nack(bad)) => {
+                self.ack(header.seqno, pipeline, Some((bad, Status::Error))).await.and(None)
+            }
+            Some(Do::Restart(at)) => self.ack(-2, pipeline, Some((at, Status::OobRestart))).await.and(None),
             Some(Do::Silence) => self.silent().await,
             Some(other) => panic!("{other:?} at a packet"),
         }
     }
 
-    async fn ack(&mut self, seqno: i64, pipeline: usize, bad: Option<usize>) -> Option<()> {
-        let status = |at| if Some(at) == bad { Status::Error } else { Status::Success };
+    async fn ack(&mut self, seqno: i64, pipeline: usize, bad: Option<(usize, Status)>) -> Option<()> {
+        let status = |at| bad.filter(|(bad, _)| *bad == at).map_or(Status::Success, |(_, status)| status);
         // As a stock datanode: what is behind a bad one is not known.
-        let known = bad.map_or(pipeline, |bad| bad + 1);
+        let known = bad.map_or(pipeline, |(bad, _)| bad + 1);
         let reply: Vec<i32> = (0..known).map(|at| status(at).into()).collect();
         let flag = reply.iter().map(|status| *status as u32).collect();
         self.send(&hdfs::PipelineAckProto { seqno, reply, flag, ..Default::default() }).await
