@@ -77,6 +77,12 @@ impl BlockRead {
                 );
                 return Err(DataFault::Nonsense(text));
             }
+            if len == 0 {
+                return Err(DataFault::Nonsense(format!(
+                    "at byte {} it sent an empty packet",
+                    self.expected
+                )));
+            }
             self.verify(&packet.data, &packet.checksums)?;
             let (from, to) = (self.expected, self.expected + len);
             self.expected = to;

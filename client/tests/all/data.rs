@@ -419,7 +419,7 @@ async fn with_file(len: usize) -> (Cluster, Vec<u8>) {
 #[test]
 fn reads_go_on_elsewhere() {
     run(async {
-        for what in [Do::Close, Do::Refuse, Do::CloseMidway, Do::Corrupt] {
+        for what in [Do::Close, Do::Refuse, Do::CloseMidway, Do::Corrupt, Do::NothingForEver] {
             let (cluster, data) = with_file(100_000).await;
             for node in 0..2 {
                 cluster.fail(node, When::Read, what);

@@ -2,8 +2,9 @@
 
 use globset::GlobMatcher;
 
+use super::glob::matcher;
 use super::place::Place;
-use super::shell::{Found, Shell, matcher, why};
+use super::shell::{Found, Shell, why};
 use super::walk::{Walk, name};
 
 /// Prints the paths of a tree that match, each directory before its entries.

@@ -148,11 +148,13 @@ pub fn preserve(path: &Path, status: &FileStatus) -> Result<()> {
     let uid = User::from_name(&status.owner)?.map(|user| user.uid.as_raw());
     let gid = Group::from_name(&status.group)?.map(|group| group.gid.as_raw());
     let set = || -> io::Result<()> {
-        chown(path, uid, gid)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(status.permission.into()))?;
+        // Opened before its mode may forbid that.
+        let file = File::open(path)?;
         let modified = at(status.modification_time_ms);
         let accessed = if status.is_dir() { modified } else { at(status.access_time_ms) };
-        File::open(path)?.set_times(FileTimes::new().set_modified(modified).set_accessed(accessed))
+        file.set_times(FileTimes::new().set_modified(modified).set_accessed(accessed))?;
+        chown(path, uid, gid)?;
+        file.set_permissions(fs::Permissions::from_mode(status.permission.into()))
     };
     set().map_err(|error| failed(path, &error))
 }

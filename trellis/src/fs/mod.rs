@@ -8,7 +8,7 @@
 //!
 //! - [`words`]: command lines in the stock shell's way
 //! - [`place`]: path arguments
-//! - [`shell`]: the client, output, failures, patterns
+//! - [`shell`]: the client, output, failures, what paths name; [`glob`]: patterns
 //! - [`walk`]: a tree, entry by entry, in bounded memory
 //! - [`list`], [`counts`], [`find`]: verbs that look
 //! - [`make`], [`remove`], [`attributes`], [`mode`]: verbs that change
@@ -20,6 +20,7 @@ mod attributes;
 mod counts;
 mod download;
 mod find;
+mod glob;
 mod list;
 mod local;
 mod make;

@@ -1,4 +1,4 @@
-//! What all verbs share: the client, output, failures, paths and patterns.
+//! What all verbs share: the client, output, failures, what paths and patterns name.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use globset::{GlobBuilder, GlobMatcher};
 use trellis_client::config::{ConnectionConfig, RetryPolicy};
 use trellis_client::error::Fault;
 use trellis_client::types::{CreateOptions, FileStatus};
 use trellis_client::{Client, Conf, Error};
 
+use super::glob::{self, is_pattern, matcher};
 use super::place::{self, Place};
 use super::transfer::Unfinished;
 use super::walk::child;
@@ -182,9 +182,22 @@ impl Shell {
     pub async fn expand(&self, path: &str) -> Result<Vec<Found>> {
         let place = self.place(path);
         if !is_pattern(&place.path) {
-            let status = self.client.get_file_info(&place.path).await.map_err(told)?;
-            return Ok(status.map(|status| Found { place, status }).into_iter().collect());
+            return Ok(self.there(place).await?.into_iter().collect());
         }
+        let mut all = Vec::new();
+        for path in glob::expanded(&place.path)? {
+            all.extend(self.matches(&place.at(path)).await?);
+        }
+        Ok(all)
+    }
+
+    async fn there(&self, place: Place) -> Result<Option<Found>> {
+        let status = self.client.get_file_info(&place.path).await.map_err(told)?;
+        Ok(status.map(|status| Found { place, status }))
+    }
+
+    /// What one pattern names that has no slash in braces.
+    async fn matches(&self, place: &Place) -> Result<Vec<Found>> {
         let mut found = vec![String::new()];
         let parts: Vec<&str> = place.path.split('/').skip(1).collect();
         for (depth, part) in parts.iter().enumerate() {
@@ -199,9 +212,7 @@ impl Shell {
         }
         let mut all = Vec::new();
         for path in found {
-            if let Some(status) = self.client.get_file_info(&path).await.map_err(told)? {
-                all.push(Found { place: place.at(path), status });
-            }
+            all.extend(self.there(place.at(path)).await?);
         }
         Ok(all)
     }
@@ -228,20 +239,6 @@ impl Shell {
         found.sort_unstable();
         Ok(found)
     }
-}
-
-/// A pattern for one name.
-pub fn matcher(pattern: &str, ignore_case: bool) -> Result<GlobMatcher> {
-    let glob = GlobBuilder::new(pattern).case_insensitive(ignore_case).backslash_escape(true).build();
-    Ok(glob
-        .with_context(|| {
-            format!("{pattern:?} is not a pattern; put a backslash before *, ?, [ or {{ in a name")
-        })?
-        .compile_matcher())
-}
-
-fn is_pattern(path: &str) -> bool {
-    path.contains(['*', '?', '[', '{', '\\'])
 }
 
 /// An error as the stock shell shows it: the first line of the exception's message, without its class.

@@ -8,6 +8,7 @@ pub mod child;
 pub mod data_dir;
 mod node;
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -248,8 +249,8 @@ struct Cluster {
     stop: watch::Sender<Stop>,
     /// Of the namenodes.
     addresses: Vec<Option<Addresses>>,
-    /// How many datanodes have served.
-    datanodes_ready: u16,
+    /// Datanodes that served once.
+    datanodes_ready: BTreeSet<usize>,
     announced: bool,
 }
 
@@ -264,7 +265,7 @@ impl Cluster {
             sender,
             events,
             stop: watch::Sender::new(Stop::No),
-            datanodes_ready: 0,
+            datanodes_ready: BTreeSet::new(),
             announced: false,
         };
         for index in 0..cluster.plan.ports.len() {
@@ -318,7 +319,9 @@ impl Cluster {
                 ));
                 match member.kind {
                     Kind::Namenode => self.addresses[member.index] = Some(addresses),
-                    Kind::Datanode => self.datanodes_ready = self.datanodes_ready.saturating_add(1),
+                    Kind::Datanode => {
+                        self.datanodes_ready.insert(member.index);
+                    }
                 }
                 self.go_on();
                 Ok(())
@@ -343,14 +346,16 @@ impl Cluster {
     fn go_on(&mut self) {
         let Some(all) = self.addresses.iter().cloned().collect::<Option<Vec<_>>>() else { return };
         let rpc: Vec<String> = all.iter().map(|a| a.main.to_string()).collect();
-        if self.datanodes.is_empty() && self.datanodes_ready == 0 {
+        if self.datanodes.is_empty() && self.datanodes_ready.is_empty() {
             let namenodes: Arc<str> = rpc.join(",").into();
             for index in 0..usize::from(self.plan.datanodes) {
                 let node = self.node(Kind::Datanode, index, &namenodes);
                 self.datanodes.spawn(node.tend());
             }
         }
-        if self.datanodes_ready < self.plan.datanodes || std::mem::replace(&mut self.announced, true) {
+        if self.datanodes_ready.len() < usize::from(self.plan.datanodes)
+            || std::mem::replace(&mut self.announced, true)
+        {
             return;
         }
         say(format_args!("trellis ready: hdfs://{}", rpc.join(",")));

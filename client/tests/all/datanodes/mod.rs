@@ -52,6 +52,8 @@ pub enum Do {
     Corrupt,
     /// The connection is closed in the middle of the data.
     CloseMidway,
+    /// Packets without data come, one after another.
+    NothingForEver,
 }
 
 #[derive(Default)]

@@ -212,6 +212,13 @@ impl Datanode {
         }
         let mut out = BytesMut::new();
         let mut seqno = 0;
+        while fault == Some(Do::NothingForEver) {
+            let header =
+                hdfs::PacketHeaderProto { offset_in_block: start as i64, seqno, ..Default::default() };
+            put_packet_head(&mut out, &header, 0, 0).unwrap();
+            self.stream.write_all(&out.split()).await.ok()?;
+            seqno += 1;
+        }
         let pieces = data[start as usize..end as usize].chunks(4096);
         let count = pieces.len();
         for (at, piece) in pieces.enumerate() {
