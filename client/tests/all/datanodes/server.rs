@@ -15,6 +15,7 @@ use super::{Do, Shared, When};
 pub(super) async fn accept(listener: TcpListener, index: usize, state: Shared) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap(); // as datanodes do: else an ack may wait, and go when the connection is reset
         state.lock().unwrap().connections += 1;
         let datanode = Datanode { index, state: state.clone(), stream, buf: BytesMut::new() };
         tokio::spawn(async move {
