@@ -81,6 +81,11 @@ impl Listing {
         }
         Ok(Some(page.entries).filter(|entries| !entries.is_empty()))
     }
+
+    /// Whether a page came that was not the last.
+    pub fn has_more(&self) -> bool {
+        self.cursor.is_some()
+    }
 }
 
 impl Client {

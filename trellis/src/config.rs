@@ -21,7 +21,10 @@ pub const OPTION_VARIABLES: &[(&str, &str)] = &[
     ("TRELLIS_RPC_PORT", "`up`: RPC port of the first namenode (`--rpc-port`)."),
     ("TRELLIS_HTTP_PORT", "`up`: HTTP port of the first namenode (`--http-port`)."),
     ("TRELLIS_FS", "`fs`: the namenodes to ask (`--fs`)."),
-    ("TRELLIS_LOG", "What is logged: `info`, `debug`, `trellis_namenode=debug,info` … (default `info`)."),
+    (
+        "TRELLIS_LOG",
+        "What is logged: `info`, `debug`, `trellis_namenode=debug,info` … (default: servers `info`, other commands `error`).",
+    ),
 ];
 /// Names that belong to tests and developer commands; programs ignore them.
 const TEST_VARIABLES: &[&str] = &["TRELLIS_BIN", "TRELLIS_WRITE_DOCS", "TRELLIS_REQUIRE_ALL"];

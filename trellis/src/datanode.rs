@@ -49,7 +49,8 @@ pub struct Args {
     /// This machine's name as clients know it; that of the system when left out
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// Address of the data port as clients reach it, if that is another than --address
+    /// Address of the data port as clients reach it, if that is another than --address. Namenodes take the port; the
+    /// host is the one that this datanode's calls come from, and --hostname
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<String>,
     /// IPC port as clients reach it, if that is another than that of --ipc

@@ -71,7 +71,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(fs::plain(std::env::args_os().collect()));
-    match log().and_then(|()| run(cli.command)) {
+    match log(&cli.command).and_then(|()| run(cli.command)) {
         Ok(code) => code,
         Err(error) => {
             output::complain(format_args!("{error:#}"));
@@ -96,9 +96,14 @@ fn one_thread() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
 }
 
-/// Logs to stderr what `TRELLIS_LOG` asks for.
-fn log() -> Result<()> {
-    let filter = std::env::var("TRELLIS_LOG").unwrap_or_else(|_| "info".to_owned());
+/// Logs to stderr what `TRELLIS_LOG` asks for. Without it a server tells what it does, a command that answers and ends
+/// only what its user must know.
+fn log(command: &Command) -> Result<()> {
+    let usual = match command {
+        Command::Up(_) | Command::Namenode(_) | Command::Datanode(_) => "info",
+        Command::Store(_) | Command::Fs(_) | Command::Fsck(_) | Command::Admin(_) => "error",
+    };
+    let filter = std::env::var("TRELLIS_LOG").unwrap_or_else(|_| usual.to_owned());
     let filter = EnvFilter::try_new(&filter)
         .with_context(|| format!("TRELLIS_LOG={filter}: give a level such as info, or target=level,…"))?;
     tracing_subscriber::fmt()

@@ -91,6 +91,10 @@ const STEPS: &[&str] = &[
     "-touchz R/big",
     "-test -s R/big",
     "-test -z R/big",
+    "-touch -t 20201130:205753 R/stdin R/touched", // which time that is hangs on the machine's zone for stock's
+    "-touch -t 20201130 R/stdin",
+    "-test -e R/touched",
+    "-cat R/{d/small,stdin}",
     "-ls -R -C R",
     "-du -s R",
 ];

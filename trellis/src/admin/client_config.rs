@@ -29,6 +29,9 @@ pub struct Args {
     /// RPC addresses of the namenodes, instead of asking the data directory
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     namenode: Vec<String>,
+    /// Their HTTP addresses, in the same order, for hdfs fsck
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "namenode")]
+    http: Vec<String>,
     /// The data directory of a running `trellis up`
     #[arg(long, value_name = "DIR", env = "TRELLIS_DATA", default_value = "trellis-data")]
     data: PathBuf,
@@ -62,7 +65,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn namenodes(args: &Args) -> Result<Vec<String>> {
+/// Where a namenode is.
+struct Namenode {
+    rpc: String,
+    http: Option<String>,
+}
+
+fn namenodes(args: &Args) -> Result<Vec<Namenode>> {
     if args.namenode.is_empty() {
         let live = live(&args.data)?;
         if live.is_empty() {
@@ -71,18 +80,28 @@ fn namenodes(args: &Args) -> Result<Vec<String>> {
                 args.data.display()
             );
         }
-        return Ok(live.iter().map(|(_, addresses)| addresses.main.to_string()).collect());
+        let found = live.into_iter().map(|(_, addresses)| Namenode {
+            rpc: addresses.main.to_string(),
+            http: Some(addresses.http.to_string()),
+        });
+        return Ok(found.collect());
     }
-    for address in &args.namenode {
-        let parts = address.rsplit_once(':');
-        let port = parts.and_then(|(_, port)| port.parse::<u16>().ok());
-        let host = parts.map_or("", |(host, _)| host);
-        let plain = host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_[]:".contains(&b));
-        if host.is_empty() || !plain || port.is_none_or(|port| port == 0) {
-            bail!("--namenode {address}: give HOST:PORT");
+    if !args.http.is_empty() && args.http.len() != args.namenode.len() {
+        bail!("--http: give one address for each of --namenode, or none");
+    }
+    for (option, addresses) in [("--namenode", &args.namenode), ("--http", &args.http)] {
+        if let Some(address) = addresses.iter().find(|address| !is_address(address)) {
+            bail!("{option} {address}: give HOST:PORT");
         }
     }
-    Ok(args.namenode.clone())
+    let given = args.namenode.iter().enumerate();
+    Ok(given.map(|(at, rpc)| Namenode { rpc: rpc.clone(), http: args.http.get(at).cloned() }).collect())
+}
+
+fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let plain = host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_[]:".contains(&b));
+    !host.is_empty() && plain && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 type Properties = Vec<(String, String)>;
@@ -91,7 +110,7 @@ fn core_site(name: &str) -> Properties {
     vec![("fs.defaultFS".to_owned(), format!("hdfs://{name}"))]
 }
 
-fn hdfs_site(name: &str, namenodes: &[String]) -> Properties {
+fn hdfs_site(name: &str, namenodes: &[Namenode]) -> Properties {
     let ids: Vec<String> = (0..namenodes.len()).map(|index| format!("nn{index}")).collect();
     let mut all = vec![
         ("dfs.nameservices".to_owned(), name.to_owned()),
@@ -103,8 +122,10 @@ fn hdfs_site(name: &str, namenodes: &[String]) -> Properties {
             (FAILOVERS_PER_NAMENODE * namenodes.len()).max(15).to_string(),
         ),
     ];
-    for (id, address) in ids.iter().zip(namenodes) {
-        all.push((format!("dfs.namenode.rpc-address.{name}.{id}"), address.clone()));
+    for (id, namenode) in ids.iter().zip(namenodes) {
+        all.push((format!("dfs.namenode.rpc-address.{name}.{id}"), namenode.rpc.clone()));
+        let http = namenode.http.iter();
+        all.extend(http.map(|http| (format!("dfs.namenode.http-address.{name}.{id}"), http.clone())));
     }
     all
 }
@@ -128,17 +149,19 @@ mod tests {
 
     fn args(namenode: &[&str]) -> Args {
         let namenode = namenode.iter().map(|s| (*s).to_owned()).collect();
-        Args { namenode, data: "nowhere".into(), name: "t".into(), write: None }
+        Args { namenode, http: Vec::new(), data: "nowhere".into(), name: "t".into(), write: None }
     }
 
     #[test]
     fn every_namenode_is_named_once() {
-        let nodes = namenodes(&args(&["a:1", "b:2"])).unwrap();
+        let given = Args { http: vec!["a:3".into(), "b:4".into()], ..args(&["a:1", "b:2"]) };
+        let nodes = namenodes(&given).unwrap();
         let text = site(&hdfs_site("t", &nodes));
         for part in [
             "<value>nn0,nn1</value>",
             "rpc-address.t.nn0</name><value>a:1<",
             "rpc-address.t.nn1</name><value>b:2<",
+            "http-address.t.nn1</name><value>b:4<",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
@@ -148,6 +171,10 @@ mod tests {
     fn what_is_no_address_is_refused() {
         for bad in ["a", "a:0", ":1", "a:b", "<x>:1"] {
             assert!(namenodes(&args(&[bad])).is_err(), "{bad}");
+            let given = Args { http: vec![bad.to_owned()], ..args(&["a:1"]) };
+            assert!(namenodes(&given).is_err(), "{bad}");
         }
+        let given = Args { http: vec!["a:1".to_owned()], ..args(&["a:1", "b:2"]) };
+        assert!(namenodes(&given).is_err(), "one HTTP address for two");
     }
 }

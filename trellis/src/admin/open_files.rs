@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use tokio::time::Instant;
 use trellis_client::admin::OpenFile;
 
@@ -98,8 +98,8 @@ pub async fn close(args: Close) -> Result<ExitCode> {
     let until = Instant::now() + args.wait;
     loop {
         let closed =
-            client.recover_lease(&args.path).await.map_err(|error| anyhow!("{}: {error}", args.path));
-        if closed.context("it was not closed")? {
+            client.recover_lease(&args.path).await.map_err(|error| anyhow!("it was not closed: {error}"));
+        if closed? {
             print(format_args!("{} is closed", args.path))?;
             return Ok(ExitCode::SUCCESS);
         }

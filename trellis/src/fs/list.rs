@@ -132,6 +132,8 @@ impl Ls {
         loop {
             let page = listing.next_page().await;
             let Some(Some(page)) = shell.check("ls", page) else { return };
+            // What is on the first page can be counted; of more the directory knows how many there are.
+            let count = if listing.has_more() { count } else { u32::try_from(page.len()).ok() };
             if std::mem::replace(&mut first, false)
                 && !self.paths_only
                 && let Some(count) = count

@@ -6,6 +6,7 @@ use trellis_client::types::CreateOptions;
 
 use super::place::Place;
 use super::shell::{Found, Shell};
+use super::text;
 use super::walk::{child, name, parent};
 
 /// Makes directories.
@@ -75,9 +76,10 @@ impl Touchz {
     }
 }
 
-/// Sets times to now; makes a file that is missing.
+/// Sets times to now, or to a given one; makes a file that is missing.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  trellis fs touch /user/ann/in/part-0")]
+#[command(after_help = "Examples:\n  trellis fs touch /user/ann/in/part-0\n  \
+    trellis fs touch -m -t 20261130:205753 /user/ann/in/part-0")]
 pub struct Touch {
     /// The access time only
     #[arg(short = 'a')]
@@ -85,6 +87,9 @@ pub struct Touch {
     /// The modification time only
     #[arg(short = 'm')]
     modification: bool,
+    /// The time to set, in UTC, as yyyyMMdd:HHmmss
+    #[arg(short = 't', value_name = "TIME", value_parser = text::parse_time)]
+    time: Option<SystemTime>,
     /// Makes no file
     #[arg(short = 'c')]
     no_create: bool,
@@ -95,25 +100,26 @@ pub struct Touch {
 
 impl Touch {
     pub async fn run(self, shell: &mut Shell) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now_ms = u64::try_from(now.as_millis()).unwrap_or(0);
+        let time = self.time.unwrap_or_else(SystemTime::now).duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time_ms = u64::try_from(time.as_millis()).unwrap_or(0);
         let (atime, mtime) = (self.access || !self.modification, self.modification || !self.access);
         for path in &self.paths {
             let Place { path, .. } = shell.place(path);
             let info = shell.client.get_file_info(&path).await;
             let Some(info) = shell.check("touch", info) else { continue };
-            match info {
-                Some(_) => {
-                    let (mtime, atime) = (mtime.then_some(now_ms), atime.then_some(now_ms));
-                    let set = shell.client.set_times(&path, mtime, atime).await;
-                    shell.check("touch", set);
+            if info.is_none() {
+                if self.no_create {
+                    continue;
                 }
-                None if self.no_create => {}
-                None => {
-                    let made = shell.client.create_empty(&path, &shell.create_options()).await;
-                    shell.check("touch", made);
+                let made = shell.client.create_empty(&path, &shell.create_options()).await;
+                // A new file has the time that it is.
+                if shell.check("touch", made).is_none() || self.time.is_none() {
+                    continue;
                 }
             }
+            let (mtime, atime) = (mtime.then_some(time_ms), atime.then_some(time_ms));
+            let set = shell.client.set_times(&path, mtime, atime).await;
+            shell.check("touch", set);
         }
     }
 }

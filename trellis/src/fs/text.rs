@@ -41,6 +41,18 @@ pub fn minutes(ms: u64) -> String {
     seconds(ms).chars().take(16).collect()
 }
 
+/// `20261130:205753`, in UTC, as a time.
+pub fn parse_time(text: &str) -> Result<SystemTime, String> {
+    let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    let time = text.split_once(':').filter(|(date, clock)| digits(date, 8) && digits(clock, 6));
+    let time = time.and_then(|(date, clock)| {
+        let date = format!("{}-{}-{}", &date[..4], &date[4..6], &date[6..]);
+        let clock = format!("{}:{}:{}", &clock[..2], &clock[2..4], &clock[4..]);
+        humantime::parse_rfc3339(&format!("{date}T{clock}Z")).ok()
+    });
+    time.ok_or_else(|| format!("{text:?} is no time: give yyyyMMdd:HHmmss, such as 20261130:205753"))
+}
+
 /// `1.5 K`, or the plain number.
 pub fn size(bytes: u64, human: bool) -> String {
     const UNITS: &[(u32, &str)] = &[(60, "E"), (50, "P"), (40, "T"), (30, "G"), (20, "M"), (10, "K")];
@@ -74,6 +86,17 @@ pub fn columns(rows: &[Vec<String>], right: &[usize]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_read_as_the_stock_shell_writes_it() {
+        let at = parse_time("20261130:205753").unwrap();
+        let ms = at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+        assert_eq!(seconds(ms as u64), "2026-11-30 20:57:53");
+        for bad in ["", "20261130", "20261130:2057", "2026113:0205753", "20261330:205753", "2026é130:205753"]
+        {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn modes_times_and_sizes_look_like_stocks() {
