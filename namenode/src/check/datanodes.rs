@@ -21,12 +21,24 @@ pub struct Storages {
     datanodes: HashSet<u32>,
     /// Number of a storage → whether it failed.
     failed: HashMap<u32, bool>,
+    /// Number of a storage → that of its datanode.
+    owners: HashMap<u32, u32>,
 }
 
 impl Storages {
     /// Whether this storage has failed; none: there is no such storage.
     pub fn of(&self, number: u32) -> Option<bool> {
         self.failed.get(&number).copied()
+    }
+
+    /// The number of the datanode that has this storage.
+    pub fn datanode_of(&self, number: u32) -> Option<u32> {
+        self.owners.get(&number).copied()
+    }
+
+    /// Whether any storage has failed.
+    pub fn any_failed(&self) -> bool {
+        self.failed.values().any(|failed| *failed)
     }
 
     /// Takes a datanode in; a number that another has is a finding.
@@ -37,6 +49,7 @@ impl Storages {
         }
         for storage in &row.storages {
             let taken = self.failed.insert(storage.number, storage.failed).is_some();
+            self.owners.insert(storage.number, row.number);
             if taken || self.datanodes.contains(&storage.number) {
                 let what = format!(
                     "the number {} of its storage {} is another's, too",

@@ -10,6 +10,7 @@
 //! - `blocks`: blocks, the files that they belong to, blocks that moved
 //! - `replicas`: replicas by block and by storage
 //! - `datanodes`: datanodes, their storages, commands, files that need attention
+//! - `redundancy`: blocks that are not as their files want them, and are not noted
 //! - `small`: settings, the retry cache
 //!
 //! A damaged row is a finding like others, and the check goes on past it.
@@ -18,6 +19,7 @@ mod blocks;
 mod datanodes;
 mod files;
 mod leases;
+mod redundancy;
 mod replicas;
 mod rows;
 mod small;
@@ -48,6 +50,16 @@ pub const MAX_FINDINGS: usize = 1000;
 
 /// Checks a whole store. Empty = nothing wrong.
 pub async fn check(store: &dyn Store) -> Result<Vec<Finding>, StoreError> {
+    check_whole(store, false).await
+}
+
+/// The same of a store all of whose datanodes are known to live: then it is wrong, too, if a file is not noted that has
+/// corrupt replicas, or too many.
+pub async fn check_with_all_live(store: &dyn Store) -> Result<Vec<Finding>, StoreError> {
+    check_whole(store, true).await
+}
+
+async fn check_whole(store: &dyn Store, all_live: bool) -> Result<Vec<Finding>, StoreError> {
     let mut findings = Findings::default();
     let next_id = small::settings(store, &mut findings).await?;
     tree::inodes(store, next_id, &mut findings).await?;
@@ -63,6 +75,7 @@ pub async fn check(store: &dyn Store) -> Result<Vec<Finding>, StoreError> {
     replicas::by_storage(store, &mut findings).await?;
     datanodes::commands(store, &storages, &mut findings).await?;
     datanodes::attentions(store, next_id, &mut findings).await?;
+    redundancy::noted(store, &storages, all_live, &mut findings).await?;
     small::retry_cache(store, &mut findings).await?;
     rows::readable::<Settings>(store, &mut findings).await?;
     rows::readable::<Members>(store, &mut findings).await?;

@@ -186,8 +186,10 @@ fn present(
         ordered_ms: leaving.map_or(0, |old| old.ordered_ms),
     };
     let is_new = old.as_ref().is_none_or(is_coming);
+    let before = old.as_ref().map(|old| judge(&tx.ctx.datanodes, &block, told.storage, old));
     let as_before = |old: &Replica| Replica { reported_ms: new.reported_ms, ..old.clone() } == new;
-    if !old.as_ref().is_some_and(as_before) {
+    let is_changed = !old.as_ref().is_some_and(as_before);
+    if is_changed {
         applied.changed += 1;
         replicas::put(tx, told.block, told.storage, &new)?;
     }
@@ -196,16 +198,25 @@ fn present(
         applied.condemned += 1;
         return attend(tx, &key);
     }
-    if !is_new || !is_whole || block.state() != BlockState::Complete {
+    // One that is not complete yet is counted when it is.
+    if !is_changed || block.state() != BlockState::Complete {
         return Ok(());
     }
+    let never_counts =
+        |worth| matches!(worth, None | Some(Worth::Unfinished | Worth::Coming | Worth::Leaving));
     match &told.what {
-        What::Received(Some(source)) => replaced(tx, (&key, &block), source, told),
-        // It came back, or turned up: there may be more than are wanted.
-        What::Listed(_) => attend(tx, &key),
-        // So may there be when a copy came that nobody waits for.
-        What::Received(None) if old.is_none() => attend_later(tx, &key),
-        _ => Ok(()),
+        What::Received(Some(source)) if is_new => {
+            replaced(tx, (&key, &block), source, told)?;
+            attend_later(tx, &key)
+        }
+        // There may be more than are wanted when a copy came that nobody waits for.
+        What::Received(None) if is_new => match old.is_none() {
+            true => attend_later(tx, &key),
+            false => Ok(()),
+        },
+        _ if never_counts(before) && never_counts(Some(worth)) => Ok(()),
+        // One more counts now, or one less: it came back, turned up, is whole at last, or is being written again.
+        _ => attend(tx, &key),
     }
 }
 

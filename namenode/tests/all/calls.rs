@@ -1,7 +1,7 @@
 //! The calls of clients, as tests make them: one user, one namenode.
 
 use trellis_metastore::schema::Inode;
-use trellis_namenode::check::check;
+use trellis_namenode::check::{check, check_with_all_live};
 use trellis_namenode::engine::walk::{DirOp, Target};
 use trellis_namenode::ops::attributes::{
     SetOwner, SetPermission, SetReplication, SetTimes, set_owner, set_permission, set_replication, set_times,
@@ -160,6 +160,13 @@ pub fn written(text: &str, file_id: u64, holder: &str) -> WrittenFile {
 /// The rows of a quiet namenode must fit together.
 pub async fn assert_sound(nn: &Namenode) {
     let findings = check(nn.engine.backend().store()).await.unwrap();
+    let list: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert!(list.is_empty(), "{}", list.join("\n"));
+}
+
+/// The same where all datanodes live: every file with corrupt replicas, or too many, is noted, too.
+pub async fn assert_sound_and_noted(nn: &Namenode) {
+    let findings = check_with_all_live(nn.engine.backend().store()).await.unwrap();
     let list: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(list.is_empty(), "{}", list.join("\n"));
 }

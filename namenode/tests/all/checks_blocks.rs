@@ -7,11 +7,12 @@ use trellis_metastore::schema::{
     Recovery, Replica, TableId, TableKey, attention, block, block_file, block_id, command, command_partition,
     datanode, dir_stat, inode, parts_of_block, replica, setting, storage_partition, storage_replica,
 };
-use trellis_namenode::check::check;
+use trellis_namenode::check::{check, check_with_all_live};
 use trellis_namenode::datanodes::view::Liveness;
+use trellis_namenode::ops::replicas::{self, note_attention};
 
 use crate::blocks::{STAMP, complete, datanode_row, datanodes, give, hide, storage_number, whole};
-use crate::calls::{assert_sound, root};
+use crate::calls::{assert_sound, assert_sound_and_noted, root};
 use crate::checks::{Damage, assert_found, lost, wrong};
 use crate::support::Namenode;
 
@@ -24,6 +25,8 @@ struct Made {
     file: Inode,
     /// Open: one block complete, one being written.
     open: Inode,
+    /// Closed: two blocks without replicas.
+    half: u64,
     /// Was appended to `file`.
     gone: u64,
 }
@@ -32,16 +35,18 @@ struct Made {
 async fn store() -> Made {
     let nn = Namenode::fresh().await;
     let su = root(&nn);
-    datanodes(&nn, &[Liveness::Live, Liveness::Live]).await;
+    datanodes(&nn, &[Liveness::Live; 3]).await;
     let gone = su.touch("/gone").await.unwrap().id;
     assert!(su.rm("/gone", false).await.unwrap());
     let id = su.touch("/d/file").await.unwrap().id;
+    su.setrep("/d/file", 2).await.unwrap();
     let on = |block: &Block| vec![(storage_number(0), whole(block)), (storage_number(1), whole(block))];
     let blocks = [complete(id, 0, 10), complete(id, 1, 7), complete(gone, 3, 5)];
     let file = give(&nn, "/d/file", blocks.iter().map(|block| (block.clone(), on(block))).collect()).await;
     let moved = BlockFile { inode: id, ordinal: 2 };
     su.run(move |tx| Ok(tx.insert(&block_file(block_id(gone, 3)), &moved)?)).await.unwrap();
     let id = su.open("/d/open", "c1").await.unwrap().id;
+    su.setrep("/d/open", 2).await.unwrap();
     let written = Block {
         state: BlockState::UnderConstruction as i32,
         expected: vec![storage_number(0)],
@@ -53,10 +58,13 @@ async fn store() -> Made {
             .await;
     let id = su.touch("/d/half").await.unwrap().id;
     let blocks = [complete(id, 0, 10), complete(id, 1, 7)];
-    give(&nn, "/d/half", blocks.into_iter().map(|block| (block, vec![])).collect()).await;
+    let half = give(&nn, "/d/half", blocks.into_iter().map(|block| (block, vec![])).collect()).await;
+    // It has no replicas.
+    let half = half.id;
+    su.run(move |tx| note_attention(tx, half)).await.unwrap();
     assert_sound(&nn).await;
     let d = su.must("/d").await.inode.id;
-    Made { nn, d, file, open, gone }
+    Made { nn, d, file, open, half, gone }
 }
 
 impl Made {
@@ -168,7 +176,7 @@ pub async fn damage_to_replicas_is_found() {
             wrong(replica(block_id(made.file.id, 5), near), own, 0, "the block was never given out"),
             wrong(datanode("node-1"), twin, 0, "is another's, too"),
             wrong(datanode("node-1"), datanode_row(0), 0, "is the row of datanode node-0"),
-            wrong(datanode("node-7"), far, 0, "its number 15 was never given out (the next one is 5)"),
+            wrong(datanode("node-7"), far, 0, "its number 15 was never given out (the next one is 7)"),
             lost(setting("next_datanode_number"), "was never given out (the next one is 0)"),
             wrong(
                 command(99, CommandKind::Transfer, id),
@@ -177,6 +185,7 @@ pub async fn damage_to_replicas_is_found() {
                 "no datanode has the number 99",
             ),
             wrong(attention(1 << 39), Concern::default(), 0, "its id was never given out"),
+            lost(attention(made.half), "has 0 replicas of 3, and the file is not noted"),
         ],
     )
     .await;
@@ -192,6 +201,29 @@ pub async fn damage_to_replicas_is_found() {
         &made.file.id.to_be_bytes(),
     );
     put_raw(nn, elsewhere, "lies in the wrong bucket").await;
+}
+
+/// Too many replicas and corrupt ones matter where their datanodes live: whether these do, rows do not say.
+pub async fn what_nobody_looks_after_is_found() {
+    let made = store().await;
+    let (nn, id) = (&made.nn, made.file.id);
+    let su = root(nn);
+    assert_sound_and_noted(nn).await;
+    let found = async |words: &str| {
+        assert_sound(nn).await;
+        let found = check_with_all_live(nn.engine.backend().store()).await.unwrap();
+        assert!(found.iter().any(|finding| finding.what.contains(words)), "{words}: {found:?}");
+    };
+    let bad = Replica { corrupt: true, ..whole(&complete(id, 0, 10)) };
+    let extra = storage_number(2);
+    su.run(move |tx| replicas::put(tx, block_id(id, 0), extra, &bad)).await.unwrap();
+    found("is not as it is").await;
+    let good = whole(&complete(id, 0, 10));
+    su.run(move |tx| replicas::put(tx, block_id(id, 0), extra, &good)).await.unwrap();
+    found("has 3 replicas, 2 are wanted").await;
+    // Nobody looks after what is detached, and nobody has to.
+    assert_eq!(su.rm("/d", true).await, Ok(true));
+    assert_sound_and_noted(nn).await;
 }
 
 /// A replica that was reported while its block was taken away goes with the next report; not from a failed storage.

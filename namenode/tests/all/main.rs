@@ -102,6 +102,7 @@ macro_rules! either {
             redundancy::too_many_are_removed,
             redundancy::the_last_ones_stay,
             redundancy::corrupt_ones_go_when_enough_are_good,
+            redundancy::late_changes_are_noted_again,
             redundancy::an_outdated_one_goes_by_its_own_stamp,
             redundancy::a_datanode_dies_and_returns,
             redundancy::many_blocks,
@@ -136,6 +137,7 @@ macro_rules! either {
             fsck::lists_of_administrators,
             checks_blocks::damage_to_replicas_is_found,
             checks_blocks::leftovers_that_a_report_clears_are_none,
+            checks_blocks::what_nobody_looks_after_is_found,
             listings::small_pages_join_up,
             listings::pages_of_the_root,
             listings::what_remains_of_a_large_directory,
@@ -211,6 +213,7 @@ fn main() {
     all.push(plain("model::crowds_leave_sound_rows", model::crowds_leave_sound_rows));
     all.push(plain("block_model::sequences_agree", block_model::sequences_agree_with_the_model));
     all.push(plain("block_model::sequences_agree_over_lmdb", block_model::sequences_agree_over_lmdb));
+    all.push(plain("block_model::sequences_agree_over_a_log", block_model::sequences_agree_over_a_log));
     let dies = writer_dies::a_writer_s_namenode_dies_at_every_store_call;
     all.push(plain("writer_dies::a_writer_s_namenode_dies_at_every_store_call", dies));
     all.push(plain("model::calls_at_once_are_some_order", model::calls_at_once_are_some_order));

@@ -379,6 +379,47 @@ pub async fn corrupt_ones_go_when_enough_are_good() {
     assert_eq!((concern.missing, concern.corrupt), (1, 1));
 }
 
+/// What changes after a file was found well is noted again: a copy that was given up arrives after the one that took its
+/// place, a replica goes bad or goes.
+pub async fn late_changes_are_noted_again() {
+    for (what, length, removed, copies) in [
+        (What::Received(None), 7, 1, 0),
+        (What::Listed(ReplicaState::Finalized), 7, 1, 0),
+        (What::Received(Some("nobody".into())), 7, 1, 0),
+        (What::Received(None), 6, 1, 0),
+    ] {
+        let mut world = World::new(3, 2, 1).await;
+        world.holders(1, &[0, 1]).await;
+        world.round().await;
+        assert_eq!(world.concern().await, None);
+        let told = Reported { length, ..world.told(0, 2, what.clone()) };
+        apply(&world.nn, "u3", vec![told]).await.unwrap();
+        let done = world.round().await;
+        assert_eq!((done.removed, done.copies), (removed, copies), "{what:?} of {length} bytes");
+    }
+    // One that is not whole counts for nothing, until it is whole.
+    let mut world = World::new(3, 2, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.tell(0, 2, What::Receiving).await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    world.tell(0, 2, What::Received(None)).await;
+    assert_eq!(world.round().await.removed, 1);
+    // One that was whole is being written again, with another stamp.
+    let mut world = World::new(3, 2, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.round().await;
+    let again = Reported { stamp: 1002, ..world.told(0, 1, What::Receiving) };
+    apply(&world.nn, "u2", vec![again]).await.unwrap();
+    assert_eq!(world.round().await.copies, 1);
+    // One is gone.
+    let mut world = World::new(3, 2, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.round().await;
+    world.tell(0, 1, What::Deleted).await;
+    assert_eq!(world.round().await.copies, 1);
+}
+
 /// A datanode deletes a replica only by the stamp that it knows: one that missed an append goes by its own, or the copy
 /// that is to take its place is refused for ever.
 pub async fn an_outdated_one_goes_by_its_own_stamp() {
