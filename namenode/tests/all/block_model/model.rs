@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trellis_metastore::schema::BlockState;
+use trellis_metastore::schema::{BlockState, Ordered};
 use trellis_proto::exception::Kind;
 
 use crate::files::BLOCK;
@@ -19,9 +19,13 @@ pub struct Part {
     pub stamp: u64,
     pub last_stamp: u64,
     pub length: u64,
+    /// What its writer brings to the datanodes: what they have while the block is being written.
+    pub written: u64,
     pub state: BlockState,
     /// Stamp and beginning of a recovery.
     pub recovery: Option<(u64, i64)>,
+    /// Whether that has a primary.
+    pub is_asked: bool,
     pub cut_to: Option<u64>,
     pub has_pipeline: bool,
 }
@@ -30,17 +34,28 @@ impl Part {
     pub fn is_complete(&self) -> bool {
         self.state == BlockState::Complete
     }
+
+    /// Stamp and length of a whole replica.
+    pub fn whole(&self) -> (u64, u64) {
+        let is_written = matches!(self.state, BlockState::UnderConstruction | BlockState::UnderRecovery);
+        (self.stamp, if is_written { self.written } else { self.length })
+    }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct File {
     pub id: u64,
+    pub replication: usize,
     pub parts: Vec<Part>,
     pub next: u64,
     pub open: Option<u8>,
 }
 
 impl File {
+    pub fn new(id: u64, by: u8) -> File {
+        File { id, replication: 3, parts: Vec::new(), next: 0, open: Some(by) }
+    }
+
     pub fn length(&self) -> u64 {
         self.parts.iter().map(|part| part.length).sum()
     }
@@ -58,6 +73,10 @@ pub struct Model {
     pub disks: Replicas,
     /// What the namenode was told.
     pub known: Replicas,
+    /// Which of these are known to have bad bytes.
+    pub bad: BTreeSet<(u32, u64)>,
+    /// Which are to be deleted, and which are yet to be copied there.
+    pub ordered: BTreeMap<(u32, u64), Ordered>,
     /// Blocks that no file has any more and that were not freed.
     pub hidden: BTreeSet<u64>,
     pub renewed: BTreeMap<u8, i64>,
@@ -65,8 +84,22 @@ pub struct Model {
 }
 
 impl Model {
+    /// Whether a datanode is known to have a good, whole replica.
+    pub fn is_good(&self, on: u32, part: &Part) -> bool {
+        let place = (on, part.id);
+        self.known.get(&place) == Some(&(part.stamp, part.length))
+            && !self.bad.contains(&place)
+            && !self.ordered.contains_key(&place)
+    }
+
     pub fn live(&self, part: &Part) -> usize {
-        (0..3).filter(|on| self.known.get(&(*on, part.id)) == Some(&(part.stamp, part.length))).count()
+        (0..3).filter(|on| self.is_good(*on, part)).count()
+    }
+
+    /// The block with this id, and the file that has it.
+    pub fn part(&self, id: u64) -> Option<(&File, &Part)> {
+        let mut all = self.files.values().flat_map(|file| file.parts.iter().map(move |part| (file, part)));
+        all.find(|(_, part)| part.id == id)
     }
 
     /// Completes the block `back` from the end, if it is committed and a replica is known.
@@ -109,7 +142,8 @@ impl Model {
         self.hidden.extend(file.parts.pop().map(|part| part.id));
     }
 
-    pub fn add_block(&mut self, name: u8, by: u8, bytes: u64, again: bool) -> Answer {
+    /// `said`: the length of the last block, as its writer says; `bytes`: what it writes to the new one.
+    pub fn add_block(&mut self, name: u8, by: u8, (said, bytes): (u64, u64), again: bool) -> Answer {
         let mut file = self.written(name, by)?;
         let count = file.parts.len();
         if again && count > 0 {
@@ -123,7 +157,7 @@ impl Model {
             return Err(Kind::NotReplicatedYet);
         }
         if !(again && count > 0) {
-            self.commit(&mut file, bytes)?;
+            self.commit(&mut file, said)?;
         }
         let id = file.next << 40 | file.id;
         file.next += 1;
@@ -132,8 +166,10 @@ impl Model {
             stamp: 1001,
             last_stamp: 1001,
             length: 0,
+            written: bytes,
             state: BlockState::UnderConstruction,
             recovery: None,
+            is_asked: false,
             cut_to: None,
             has_pipeline: true,
         });
@@ -173,7 +209,8 @@ impl Model {
                 if last.has_pipeline || is_told || last.length > 0 || !before {
                     let under_way = last.recovery.is_some_and(|(_, from)| self.now_ms < from + AGAIN_MS);
                     // Without anybody to ask, it is asked again and again.
-                    if !under_way || !self.has_participants(last) {
+                    if !under_way || !last.is_asked {
+                        last.is_asked = self.has_participants(last);
                         last.last_stamp += 1;
                         last.recovery = Some((last.last_stamp, self.now_ms));
                         last.state = BlockState::UnderRecovery;
@@ -192,7 +229,12 @@ impl Model {
     }
 
     pub fn has_participants(&self, part: &Part) -> bool {
-        let told = |on| self.known.get(&(on, part.id)).is_some_and(|(stamp, _)| *stamp >= part.stamp);
+        let told = |on| {
+            let place = (on, part.id);
+            !self.bad.contains(&place)
+                && !self.ordered.contains_key(&place)
+                && self.known.get(&place).is_some_and(|(stamp, _)| *stamp >= part.stamp)
+        };
         part.has_pipeline || (0..3).any(told)
     }
 
@@ -210,7 +252,7 @@ impl Model {
         if self.release(name, None)? { Ok(true) } else { Err(Kind::RecoveryInProgress) }
     }
 
-    pub fn append(&mut self, name: u8, by: u8, new_block: bool) -> Answer {
+    pub fn append(&mut self, name: u8, by: u8, new_block: bool, more: u64) -> Answer {
         let before = self.clone();
         self.take_over(name, by)?;
         let mut file = self.files[&name].clone();
@@ -226,6 +268,7 @@ impl Model {
             }
             if !new_block && last.length < BLOCK {
                 (last.state, last.has_pipeline) = (BlockState::UnderConstruction, true);
+                last.written = BLOCK.min(last.length + more);
             }
         }
         file.open = Some(by);
@@ -259,8 +302,9 @@ impl Model {
         if over > 0 {
             let (live, now_ms) = (self.live(file.parts.last().unwrap()), self.now_ms);
             let last = file.parts.last_mut().unwrap();
-            last.last_stamp += 1;
+            (last.last_stamp, last.written) = (last.last_stamp + 1, last.length);
             (last.state, last.has_pipeline) = (BlockState::UnderRecovery, live > 0);
+            last.is_asked = live > 0;
             (last.recovery, last.cut_to) = (Some((last.last_stamp, now_ms)), Some(last.length - over));
             file.open = Some(by);
             self.renewed.insert(by, self.now_ms);
@@ -275,7 +319,7 @@ impl Model {
             return Err(Kind::HadoopIllegalArgument);
         }
         let other = self.files.get(&source).ok_or(Kind::FileNotFound)?;
-        if source == name || other.open.is_some() {
+        if source == name || other.open.is_some() || other.parts.is_empty() {
             return Err(Kind::HadoopIllegalArgument);
         }
         let moved = self.files.remove(&source).unwrap().parts;
@@ -303,6 +347,8 @@ impl Model {
                     return Err(Kind::Io);
                 }
                 for i in of_mask(on) {
+                    self.bad.remove(&(i, last.id));
+                    self.ordered.remove(&(i, last.id));
                     self.known.insert((i, last.id), (stamp, bytes));
                     self.disks.insert((i, last.id), (stamp, bytes));
                 }
@@ -333,6 +379,7 @@ impl Model {
         let done = match bytes >= part.length && bytes <= BLOCK.max(part.length) {
             true => {
                 (part.stamp, part.length, part.has_pipeline) = (stamp, bytes, on != 0);
+                part.written = part.written.max(bytes);
                 Ok(stamp.to_string())
             }
             false => Err(Kind::Io),
@@ -343,17 +390,48 @@ impl Model {
 
     /// A report that the namenode applies.
     pub fn told(&mut self, on: u32, id: u64, replica: Option<(u64, u64)>) {
-        let is_there = self.hidden.contains(&id)
-            || self.files.values().any(|file| file.parts.iter().any(|part| part.id == id));
-        match replica {
-            Some(replica) if is_there => drop(self.known.insert((on, id), replica)),
-            _ => drop(self.known.remove(&(on, id))),
+        let is_there = self.hidden.contains(&id) || self.part(id).is_some();
+        let place = (on, id);
+        let ordered = self.ordered.get(&place).copied();
+        match replica.filter(|_| is_there) {
+            Some(replica) => {
+                let old = self.known.insert(place, replica);
+                let is_same = old.is_some_and(|old| old.0 == replica.0);
+                // Bytes are as bad as they were until they are others, and so is what is to be deleted to be so.
+                if !is_same {
+                    self.bad.remove(&place);
+                }
+                if !is_same || ordered == Some(Ordered::Copy) {
+                    self.ordered.remove(&place);
+                }
+            }
+            // A copy is waited for, whatever is told of earlier ones.
+            None if is_there && ordered == Some(Ordered::Copy) => {}
+            None => self.forget(on, id),
         }
+    }
+
+    /// The namenode knows nothing of a replica any more.
+    pub fn forget(&mut self, on: u32, id: u64) {
+        self.known.remove(&(on, id));
+        self.bad.remove(&(on, id));
+        self.ordered.remove(&(on, id));
+    }
+
+    /// The namenode knows what datanodes have, and waits for nothing but copies beside.
+    pub fn assert_all_told(&self) {
+        let is_there = |place: &(u32, u64)| self.ordered.get(place) != Some(&Ordered::Copy);
+        let known: Replicas =
+            self.known.iter().filter(|(place, _)| is_there(place)).map(|(place, r)| (*place, *r)).collect();
+        let disks = self.disks.iter().filter(|(place, _)| is_there(place));
+        assert_eq!(known, disks.map(|(place, replica)| (*place, *replica)).collect::<Replicas>());
     }
 
     pub fn reap(&mut self) {
         let gone = std::mem::take(&mut self.hidden);
         self.known.retain(|(_, id), _| !gone.contains(id));
+        self.bad.retain(|(_, id)| !gone.contains(id));
+        self.ordered.retain(|(_, id), _| !gone.contains(id));
     }
 }
 

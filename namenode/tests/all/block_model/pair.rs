@@ -1,25 +1,23 @@
-//! A namenode beside its model: each step is taken at both.
+//! A namenode beside its model: each call is made at both.
 
 use std::collections::BTreeMap;
 
-use trellis_metastore::schema::{Block, BlockState, Datanode, StorageReplicas, storage_partition};
-use trellis_namenode::datanodes::reports::{Listed, full};
+use trellis_metastore::schema::{
+    Block, BlockState, Datanode, Ordered, StorageReplicas, parts_of_block, storage_partition,
+};
 use trellis_namenode::engine::Op;
+use trellis_namenode::jobs::replication::Replication;
 use trellis_namenode::ops::datanodes::{self, Claim};
-use trellis_namenode::ops::report::{self, Applied, Report, Reported, What};
+use trellis_namenode::ops::report::What;
 use trellis_namenode::ops::write::BlockName;
 use trellis_proto::exception::Kind;
 
-use super::model::{AGAIN_MS, Answer, File, Model, Part, Replicas, SOFT_MS, of_mask};
+use super::model::{Answer, File, Model, Part, of_mask};
 use super::{Step, Told, When};
-use crate::calls::{assert_sound, new_file, root};
+use crate::calls::{assert_sound_and_noted, new_file, root};
 use crate::files::{BLOCK, cluster, rows, storage};
-use crate::reap::reap_all;
 use crate::reports::own;
-use crate::support::{BLOCK_POOL, Namenode, pass_time};
-
-/// The namenode that owned a datanode before.
-const OLD_OWNER: u64 = 77;
+use crate::support::{BLOCK_POOL, Namenode};
 
 /// A namenode beside its model, and the reports that are on their way.
 pub struct Pair {
@@ -27,7 +25,8 @@ pub struct Pair {
     pub model: Model,
     /// How often each call came to what.
     pub seen: BTreeMap<(String, String), usize>,
-    late: Vec<(u32, u64, What, (u64, u64))>,
+    pub(super) late: Vec<(u32, u64, What, (u64, u64))>,
+    pub(super) job: Replication,
 }
 
 fn path(file: u8) -> String {
@@ -39,39 +38,54 @@ fn holder(by: u8) -> String {
 }
 
 impl Pair {
+    /// Three files of the first holder: one joined of two, one being written, one with room in its last block.
     pub async fn fresh() -> Pair {
         let nn = cluster().await;
         let model = Model { now_ms: nn.engine.now_ms(), ..Model::default() };
-        let pair = Pair { nn, model, late: Vec::new(), seen: BTreeMap::new() };
+        let (late, seen, job) = (Vec::new(), BTreeMap::new(), Replication::default());
+        let mut pair = Pair { nn, model, late, seen, job };
         for on in 0..3 {
             pair.claim(on, 0, pair.nn.engine.member()).await;
         }
+        pair.begin(0, &[BLOCK], true).await;
+        pair.begin(2, &[BLOCK], true).await;
+        pair.step(&Step::Concat { file: 0, source: 2 }).await;
+        pair.begin(1, &[BLOCK, 9], false).await;
+        pair.begin(2, &[100], true).await;
+        pair.seen.clear();
         pair
     }
 
+    /// A file with blocks of these lengths and all their replicas.
+    async fn begin(&mut self, file: u8, lengths: &[u64], closed: bool) {
+        self.create(file, 0).await;
+        for bytes in lengths {
+            self.step(&Step::AddBlock { file, by: 0, bytes: *bytes, lie: None, again: false }).await;
+            let (what, when) = (Told::Whole, When::Now);
+            self.step(&Step::Tell { file, on: 7, back: 0, what, when }).await;
+        }
+        if closed {
+            self.step(&Step::Complete { file, by: 0, lie: None }).await;
+        }
+    }
+
     /// The `member` owns a datanode from now on.
-    async fn claim(&self, on: u32, from: u64, member: u64) {
+    pub(super) async fn claim(&self, on: u32, from: u64, member: u64) {
         let call = Claim { member, from };
         let op: Op<Datanode> = Box::new(move |tx| datanodes::claim(tx, &format!("DN-{on}"), &call));
         own(&self.nn, op).await.unwrap();
     }
 
-    async fn report(&self, on: u32, block: u64, what: What, (stamp, length): (u64, u64)) -> Applied {
-        let replicas = vec![Reported { storage: storage(on), block, stamp, length, what }];
-        let call = Report { uuid: format!("DN-{on}"), member: self.nn.engine.member(), replicas };
-        own(&self.nn, Box::new(move |tx| report::apply(tx, &call))).await.unwrap()
-    }
-
-    /// A report that comes now, at both sides.
-    async fn deliver(&mut self, on: u32, id: u64, what: What, replica: (u64, u64)) {
-        self.model.told(on, id, Some(replica).filter(|_| what != What::Deleted));
-        assert!(!self.report(on, id, what, replica).await.is_not_owner);
-    }
-
-    /// The last block of a file as its writer names it.
-    fn last(&self, file: u8, bytes: u64) -> Option<BlockName> {
+    /// The last block of a file as its writer names it, which may lie about its length.
+    fn last(&self, file: u8, lie: Option<u64>) -> Option<BlockName> {
         let last = self.model.files.get(&file)?.parts.last()?;
+        let bytes = lie.unwrap_or(last.whole().1);
         Some(BlockName { pool: BLOCK_POOL.into(), id: last.id, stamp: last.stamp, bytes })
+    }
+
+    /// Something came about.
+    pub(super) fn note(&mut self, call: &str, what: &str) {
+        *self.seen.entry((call.to_owned(), what.to_owned())).or_default() += 1;
     }
 
     fn id(&self, file: u8) -> u64 {
@@ -79,33 +93,54 @@ impl Pair {
     }
 
     pub async fn step(&mut self, step: &Step) {
+        let before = self.file_of(step);
         let (expected, answer) = match step {
-            Step::Tell { .. } | Step::Deliver | Step::Full { .. } | Step::Reap | Step::Wait { .. } => {
-                return self.around(step).await;
-            }
-            Step::Synced { file, .. } | Step::Mend { file, .. } if self.last(*file, 0).is_none() => return,
             Step::Create { file, by } => return self.create(*file, *by).await,
             Step::AddBlock { .. } | Step::Complete { .. } | Step::Abandon { .. } | Step::Fsync { .. } => {
                 self.write(step).await
             }
-            _ => self.change(step).await,
+            Step::Synced { file, .. } | Step::Mend { file, .. } if self.last(*file, None).is_none() => return,
+            Step::Append { .. }
+            | Step::Truncate { .. }
+            | Step::Concat { .. }
+            | Step::Recover { .. }
+            | Step::Synced { .. }
+            | Step::Mend { .. }
+            | Step::Delete { .. }
+            | Step::Rename { .. }
+            | Step::Setrep { .. } => self.change(step).await,
+            _ => return self.around(step).await,
         };
         assert_eq!(answer, expected, "{step:?}");
         let call = format!("{step:?}").split(' ').next().unwrap_or_default().to_owned();
+        for seldom in before.iter().flat_map(|before| seldom(step, before, &answer)) {
+            self.note(&call, seldom);
+        }
         let outcome = match answer {
             Ok(yes) if yes == "true" || yes == "false" => yes,
             Ok(_) => "ok".to_owned(),
             Err(kind) => format!("{kind:?}"),
         };
-        *self.seen.entry((call, outcome)).or_default() += 1;
+        self.note(&call, &outcome);
+    }
+
+    /// The file that a call is about, as it is now.
+    fn file_of(&self, step: &Step) -> Option<File> {
+        let (Step::AddBlock { file, .. }
+        | Step::Append { file, .. }
+        | Step::Truncate { file, .. }
+        | Step::Synced { file, .. }) = step
+        else {
+            return None;
+        };
+        self.model.files.get(file).cloned()
     }
 
     async fn create(&mut self, file: u8, by: u8) {
         let mut call = new_file(&path(file), &holder(by), 3);
         call.block_size = BLOCK;
         let id = root(&self.nn).create_as(call).await.unwrap().id;
-        let new = File { id, open: Some(by), ..File::default() };
-        if let Some(old) = self.model.files.insert(file, new) {
+        if let Some(old) = self.model.files.insert(file, File::new(id, by)) {
             self.model.hide(&old);
         }
         let now_ms = self.model.now_ms;
@@ -116,9 +151,11 @@ impl Pair {
     async fn write(&mut self, step: &Step) -> (Answer, Answer) {
         let (nn, su) = (self.nn.clone(), root);
         match step {
-            Step::AddBlock { file, by, bytes, again } => {
+            Step::AddBlock { file, by, bytes, lie, again } => {
+                let last = self.last(*file, *lie);
+                let said = last.as_ref().map_or(0, |last| last.bytes);
                 let previous = match again {
-                    false => self.last(*file, *bytes),
+                    false => last,
                     true => self.model.files.get(file).and_then(|file| {
                         let before = file.parts.len().checked_sub(2).map(|i| &file.parts[i])?;
                         let pool = BLOCK_POOL.into();
@@ -126,19 +163,20 @@ impl Pair {
                     }),
                 };
                 let id = self.id(*file);
-                let expected = self.model.add_block(*file, *by, *bytes, *again);
+                let expected = self.model.add_block(*file, *by, (said, *bytes), *again);
                 let answer = su(&nn).add_block(&path(*file), id, &holder(*by), previous).await;
                 (expected, answer.map(|located| located.block.id.to_string()).map_err(|error| error.kind))
             }
-            Step::Complete { file, by, bytes } => {
-                let (id, last) = (self.id(*file), self.last(*file, *bytes));
-                let expected = self.model.complete(*file, *by, *bytes);
+            Step::Complete { file, by, lie } => {
+                let (id, last) = (self.id(*file), self.last(*file, *lie));
+                let said = last.as_ref().map_or(0, |last| last.bytes);
+                let expected = self.model.complete(*file, *by, said);
                 let answer = su(&nn).close(&path(*file), id, &holder(*by), last).await;
                 (expected, answer.map(|yes| yes.to_string()).map_err(|error| error.kind))
             }
             Step::Abandon { file, by } => {
                 let id = self.id(*file);
-                let last = self.last(*file, 0);
+                let last = self.last(*file, None);
                 let none = BlockName { pool: BLOCK_POOL.into(), id: 1 << 40 | id, stamp: 1001, bytes: 0 };
                 let expected = self.model.written(*file, *by).map(|mut now| {
                     if now.parts.last().is_some_and(|last| last.state == BlockState::UnderConstruction) {
@@ -176,10 +214,10 @@ impl Pair {
         let su = root(&nn);
         let said = |yes: bool| yes.to_string();
         match step {
-            Step::Append { file, by, new_block } => {
+            Step::Append { file, by, new_block, more } => {
                 let answer = su.append(&path(*file), &holder(*by), *new_block).await;
                 let answer = answer.map(|given| given.map_or(String::new(), |at| at.block.id.to_string()));
-                (model.append(*file, *by, *new_block), answer.map_err(|error| error.kind))
+                (model.append(*file, *by, *new_block, *more), answer.map_err(|error| error.kind))
             }
             Step::Truncate { file, by, length } => {
                 let answer = su.truncate(&path(*file), *length, &holder(*by)).await;
@@ -200,14 +238,14 @@ impl Pair {
             }
             Step::Synced { file, bytes, delete, on, late } => {
                 let last = self.model.files[file].parts.last().unwrap().clone();
-                let name = self.last(*file, 0).unwrap();
+                let name = self.last(*file, None).unwrap();
                 let stamp = last.recovery.filter(|_| !late).map_or(1, |(stamp, _)| stamp);
                 let on_list: Vec<u32> = of_mask(*on).collect();
                 let answer = su.recovered(name, stamp, *bytes, *delete, &on_list).await;
                 (self.model.synced(*file, *bytes, *delete, *on, *late), quiet(Ok(()), answer).1)
             }
             Step::Mend { file, by, bytes, on } => {
-                let old = self.last(*file, *bytes).unwrap();
+                let old = self.last(*file, Some(*bytes)).unwrap();
                 let expected = self.model.mend(*file, *by, *bytes, *on);
                 let on: Vec<u32> = of_mask(*on).collect();
                 let answer = match su.next_stamp(old.clone(), &holder(*by)).await {
@@ -219,6 +257,12 @@ impl Pair {
                     }
                 };
                 (expected, answer.map_err(|error| error.kind))
+            }
+            Step::Setrep { file, replication } => {
+                let answer = su.setrep(&path(*file), *replication).await;
+                let file = model.files.get_mut(file);
+                let is_there = file.map(|file| file.replication = *replication as usize).is_some();
+                (Ok(said(is_there)), answer.map(said).map_err(|error| error.kind))
             }
             Step::Delete { file } => {
                 let gone = model.files.remove(file);
@@ -245,96 +289,16 @@ impl Pair {
         }
     }
 
-    /// What datanodes, the reaper and time do.
-    pub async fn around(&mut self, step: &Step) {
-        match step {
-            Step::Tell { file, on, back, what, when } => {
-                let Some(file) = self.model.files.get(file) else { return };
-                let Some(i) = file.parts.len().checked_sub(back + 1) else { return };
-                let part = &file.parts[i];
-                let (id, whole) = (part.id, (part.stamp, part.length));
-                let (what, replica) = match what {
-                    Told::Whole => (What::Received(None), whole),
-                    Told::Short => (What::Received(None), (whole.0, whole.1 / 2)),
-                    Told::Older => (What::Received(None), (whole.0 - 1, whole.1)),
-                    Told::Gone => (What::Deleted, whole),
-                };
-                match what {
-                    What::Deleted => drop(self.model.disks.remove(&(*on, id))),
-                    _ => drop(self.model.disks.insert((*on, id), replica)),
-                }
-                self.tell(*on, id, what, replica, *when).await;
-            }
-            Step::Deliver => {
-                for (on, id, what, replica) in std::mem::take(&mut self.late) {
-                    self.deliver(on, id, what, replica).await;
-                }
-            }
-            Step::Full { on } => self.full(*on).await,
-            Step::Reap => {
-                reap_all(&self.nn).await;
-                self.model.reap();
-            }
-            Step::Wait { long } => {
-                let by_ms = if *long { SOFT_MS + 1 } else { AGAIN_MS / 2 };
-                pass_time(std::time::Duration::from_millis(by_ms as u64));
-                self.model.now_ms += by_ms;
-            }
-            _ => panic!("{step:?} is a call"),
-        }
-    }
-
-    async fn tell(&mut self, on: u32, id: u64, what: What, replica: (u64, u64), when: When) {
-        match when {
-            When::Now => self.deliver(on, id, what, replica).await,
-            When::Twice => {
-                self.deliver(on, id, what.clone(), replica).await;
-                self.deliver(on, id, what, replica).await;
-            }
-            When::Late => self.late.push((on, id, what, replica)),
-            When::Lost => {}
-            When::ToOldOwner => {
-                let member = self.nn.engine.member();
-                self.claim(on, member, OLD_OWNER).await;
-                assert!(self.report(on, id, what, replica).await.is_not_owner);
-                self.claim(on, OLD_OWNER, member).await;
-            }
-        }
-    }
-
-    /// A datanode tells of all that it has; what no file has it deletes.
-    pub async fn full(&mut self, on: u32) {
-        let of = |all: &Replicas| -> Vec<(u64, (u64, u64))> {
-            all.range((on, 0)..(on + 1, 0)).map(|((_, id), replica)| (*id, *replica)).collect()
-        };
-        let listed: Vec<Listed> = of(&self.model.disks)
-            .into_iter()
-            .map(|(block, (stamp, length))| Listed { block, state: 0, stamp, length })
-            .collect();
-        // Rows that were written this very millisecond count as older than the report.
-        let granted_ms = self.nn.engine.now_ms() + 1;
-        full(&self.nn.engine, &format!("DN-{on}"), storage(on), &listed, granted_ms).await.unwrap();
-        let (disk, known) = (of(&self.model.disks), of(&self.model.known));
-        for (id, replica) in &disk {
-            self.model.told(on, *id, Some(*replica));
-            if !self.model.known.contains_key(&(on, *id)) {
-                self.model.disks.remove(&(on, *id));
-            }
-        }
-        for (id, _) in known.iter().filter(|(id, _)| !disk.iter().any(|(other, _)| other == id)) {
-            self.model.told(on, *id, None);
-        }
-    }
-
-    /// Files, blocks and replicas are the model's.
+    /// Files, blocks and replicas are the model's, and whatever is not as it should be is noted.
     pub async fn compare(&self) {
-        assert_sound(&self.nn).await;
+        assert_sound_and_noted(&self.nn).await;
         let su = root(&self.nn);
         for (name, file) in &self.model.files {
             let inode = su.must(&path(*name)).await.inode;
             let found: Vec<Part> = su.blocks(inode.id).await.iter().map(part_of).collect();
-            let expected: Vec<Part> =
-                file.parts.iter().map(|part| Part { has_pipeline: false, ..part.clone() }).collect();
+            let as_row =
+                |part: &Part| Part { has_pipeline: false, is_asked: false, written: 0, ..part.clone() };
+            let expected: Vec<Part> = file.parts.iter().map(as_row).collect();
             assert_eq!(found, expected, "{}", path(*name));
             assert_eq!((inode.id, inode.length), (file.id, file.length()), "{}", path(*name));
             assert_eq!(inode.open.map(|writer| writer.holder), file.open.map(holder), "{}", path(*name));
@@ -342,11 +306,41 @@ impl Pair {
         assert_eq!(su.must("/").await.children, self.model.files.len() as i64);
         for on in 0..3 {
             let found = rows::<StorageReplicas>(&self.nn, storage_partition(storage(on))).await;
-            let found: Vec<(u64, u64)> = found.iter().map(|row| (row.stamp, row.length)).collect();
+            let found: Vec<_> =
+                found.iter().map(|row| (row.stamp, row.length, row.corrupt, row.ordered())).collect();
             let known = self.model.known.range((on, 0)..(on + 1, 0));
-            assert_eq!(found, known.map(|(_, replica)| *replica).collect::<Vec<_>>(), "datanode {on}");
+            let row = |(place, (stamp, length)): (&(u32, u64), &(u64, u64))| {
+                let ordered = self.model.ordered.get(place).copied().unwrap_or(Ordered::Nothing);
+                (*stamp, *length, self.model.bad.contains(place), ordered)
+            };
+            assert_eq!(found, known.map(row).collect::<Vec<_>>(), "datanode {on}");
         }
     }
+}
+
+/// What a call was that was taken, beyond its answer. `file`: as it was before.
+fn seldom(step: &Step, file: &File, answer: &Answer) -> Vec<&'static str> {
+    let Ok(answer) = answer else { return Vec::new() };
+    let last = file.parts.last();
+    let recovers = last.is_some_and(|last| last.state == BlockState::UnderRecovery);
+    let all = match step {
+        Step::AddBlock { again, .. } => vec![(*again && last.is_some(), "the same again")],
+        Step::Append { new_block, .. } => vec![
+            (*new_block && !answer.is_empty(), "to a new block"),
+            (!*new_block && !answer.is_empty(), "to a partial block"),
+            (file.open.is_some(), "taken over"),
+        ],
+        Step::Truncate { .. } => vec![(answer == "false" && recovers, "the same again")],
+        Step::Synced { delete, .. } if recovers => {
+            let last = last.expect("it recovers");
+            vec![
+                (!*delete && last.cut_to.is_some(), "cut"),
+                (parts_of_block(last.id).0 != file.id, "a joined block"),
+            ]
+        }
+        _ => Vec::new(),
+    };
+    all.into_iter().filter_map(|(is, what)| is.then_some(what)).collect()
 }
 
 fn part_of(block: &Block) -> Part {
@@ -355,8 +349,10 @@ fn part_of(block: &Block) -> Part {
         stamp: block.stamp,
         last_stamp: block.last_stamp,
         length: block.length,
+        written: 0,
         state: block.state(),
         recovery: block.recovery.as_ref().map(|recovery| (recovery.stamp, recovery.started_ms)),
+        is_asked: false,
         cut_to: block.recovery.as_ref().and_then(|recovery| recovery.cut_to),
         has_pipeline: false,
     }
