@@ -69,7 +69,8 @@ impl Request {
                 "delete" => request.refused = Some("-delete"),
                 "storagepolicies" => request.refused = Some("-storagepolicies"),
                 "upgradedomains" => request.refused = Some("-upgradedomains"),
-                // As in stock: includeSnapshots (there are none) and what nobody knows.
+                // As in stock: includeSnapshots (there are none), replicate (it moves replicas between racks, of which
+                // there is one) and what nobody knows.
                 _ => {}
             }
         }

@@ -4,8 +4,8 @@
 //! and the owner answers ACTIVE with the epoch as txid: a DataNode obeys nobody who comes with a lower one.
 //!
 //! Held    the datanode's row is written, and so is the counter that numbers come from when one is drawn.
-//! Rows    datanodes 1w, settings 1w for new numbers; nothing when nothing changes. survey: datanodes, members and one
-//!         page of commands for each datanode asked for, read.
+//! Rows    datanodes 1w, settings 1w for new numbers; nothing when nothing changes. survey: datanodes, members and two
+//!         pages of commands for each datanode asked for, read.
 //! Cost    1 fetch + 1 commit of a change, the drawing of numbers included; 1 fetch when nothing changed.
 //! Differs a datanode keeps its number and storages for ever: one whose address another takes has failed storages, where
 //!         stock forgets it.
@@ -185,15 +185,20 @@ pub struct GivenCommand {
     pub command: Command,
 }
 
-/// Reads datanodes past the uuid `after`, members, and up to `limit` commands of each of the datanodes `owned`.
+/// Reads datanodes past the uuid `after`, members, and up to `limit` deletions and as many other commands of each of the
+/// datanodes `owned`. Deletions come last: there may be very many, and nobody waits for them.
 pub fn survey(tx: &mut Tx<'_, '_>, after: Option<&str>, owned: &[u32], limit: u32) -> Result<Survey> {
     let mut datanodes = all();
     if let Some(after) = after {
         datanodes = datanodes.after(datanode(after).key.rest());
     }
     let members = Scan::of(Members::ID, members_partition(), PAGE);
-    let commands: Vec<Scan> =
-        owned.iter().map(|number| Scan::of(Commands::ID, command_partition(*number), limit)).collect();
+    let last_deletion = command(0, CommandKind::Invalidate, u64::MAX);
+    let of_one = |number: &u32| {
+        let first = Scan::of(Commands::ID, command_partition(*number), limit);
+        [first.clone().after(last_deletion.key.rest()), first]
+    };
+    let commands: Vec<Scan> = owned.iter().flat_map(of_one).collect();
     [&datanodes, &members].into_iter().chain(&commands).for_each(|scan| tx.want_scan(scan));
     let datanodes = tx.scan_all::<Datanodes>(&[datanodes])?.pop().unwrap_or_default();
     let members = tx.scan_all::<Members>(&[members])?.pop().unwrap_or_default();
@@ -204,7 +209,13 @@ pub fn survey(tx: &mut Tx<'_, '_>, after: Option<&str>, owned: &[u32], limit: u3
         let block = u64::from_be_bytes(block.try_into().ok()?);
         Some(GivenCommand { kind, block, version: row.version, command: row.value })
     };
-    let of_one = |rows: Vec<_>| rows.into_iter().filter_map(given).collect();
+    let mut pages = commands.into_iter().map(|rows| rows.into_iter().filter_map(given));
+    let mut of_one = |number: &u32| -> (u32, Vec<GivenCommand>) {
+        let others = pages.next().into_iter().flatten();
+        let first = pages.next().into_iter().flatten();
+        let deletions = first.filter(|given| given.kind == CommandKind::Invalidate);
+        (*number, others.chain(deletions).collect())
+    };
     Ok(Survey {
         datanodes: datanodes.into_iter().map(|(_, row)| row.value).collect(),
         // Heartbeat rows have a key of 8 bytes, lane rows a longer one.
@@ -216,7 +227,7 @@ pub fn survey(tx: &mut Tx<'_, '_>, after: Option<&str>, owned: &[u32], limit: u3
                 incarnation
             })
             .collect(),
-        commands: owned.iter().copied().zip(commands.into_iter().map(of_one)).collect(),
+        commands: owned.iter().map(&mut of_one).collect(),
     })
 }
 

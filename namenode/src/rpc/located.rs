@@ -53,11 +53,9 @@ pub(super) fn extended_block(pool: &str, block: &Block) -> ExtendedBlockProto {
     }
 }
 
-/// A datanode and what it says of itself, over all its storages; a dead one has nothing, as in stock.
+/// A datanode and what it says of itself, over all its storages; what a dead one said last, but no transfers, as in stock.
 pub(super) fn datanode(node: &Node) -> DatanodeInfoProto {
-    let is_dead = node.liveness == Liveness::Dead;
-    let space = if is_dead { &[][..] } else { &node.space };
-    let sum = |part: fn(&Space) -> u64| Some(space.iter().map(part).fold(0, u64::saturating_add));
+    let sum = |part: fn(&Space) -> u64| Some(node.space.iter().map(part).fold(0, u64::saturating_add));
     let heard_ms = u64::try_from(node.heard_ms).unwrap_or(0);
     let reported_ms = u64::try_from(node.reported_ms).unwrap_or(0);
     DatanodeInfoProto {
@@ -71,7 +69,7 @@ pub(super) fn datanode(node: &Node) -> DatanodeInfoProto {
         last_update_monotonic: Some(heard_ms),
         last_block_report_time: Some(reported_ms),
         last_block_report_monotonic: Some(reported_ms),
-        xceiver_count: Some(if is_dead { 0 } else { node.load }),
+        xceiver_count: Some(if node.liveness == Liveness::Dead { 0 } else { node.load }),
         location: Some(RACK.to_owned()),
         ..DatanodeInfoProto::default()
     }

@@ -120,6 +120,7 @@ macro_rules! either {
             reports::a_balanced_replica,
             reports::one_that_only_registered_is_not_heard_of_yet,
             reports::what_was_given_counts_for_two_heartbeats,
+            reports::deletions_hold_nothing_up,
             reports::who_owns_a_datanode,
             reports::storages_of_a_datanode,
             reap::trees_are_freed,

@@ -12,6 +12,7 @@ use trellis_namenode::datanodes::registry::{Beat, Registry};
 use trellis_namenode::datanodes::reports::{Listed, full};
 use trellis_namenode::datanodes::view::{Liveness, Node, Space};
 use trellis_namenode::engine::Op;
+use trellis_namenode::jobs;
 use trellis_namenode::ops::datanodes::{self, Claim, Register, ToldStorage, tell_storages};
 use trellis_namenode::ops::report::{self, Applied, Report, Reported, What};
 use trellis_proto::exception::RpcError;
@@ -339,6 +340,33 @@ pub async fn what_was_given_counts_for_two_heartbeats() {
         (0..given).for_each(|_| registry.schedule("u1"));
         assert_eq!(scheduled(&registry), counted);
     }
+}
+
+/// However many replicas are to be deleted, what somebody waits for is told with the next heartbeat.
+pub async fn deletions_hold_nothing_up() {
+    let nn = fresh().await;
+    let op: Op<Answer> = Box::new(move |tx| {
+        for ordinal in 0..1500 {
+            let id = block_id(FILE, ordinal);
+            tx.insert(&command(1, CommandKind::Invalidate, id), &Command::default())?;
+        }
+        for kind in [CommandKind::Recover, CommandKind::Transfer] {
+            tx.insert(&command(1, kind, block_id(FILE, 0)), &Command::default())?;
+        }
+        Ok(Answer { yes: true })
+    });
+    own(&nn, op).await.unwrap();
+    let mut told = Vec::new();
+    for left in [502, 0, 0] {
+        jobs::datanodes::round(&nn.engine).await.unwrap();
+        let given = nn.engine.datanodes().registry().hand_out("u1", 1000);
+        told.extend(given.iter().map(|given| (given.kind, given.block)));
+        assert_eq!(1502 - told.len(), left);
+    }
+    assert!(told[..2].iter().all(|(kind, _)| *kind != CommandKind::Invalidate), "{:?}", &told[..2]);
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told.len(), 1502, "each is told once");
 }
 
 pub async fn who_owns_a_datanode() {

@@ -34,15 +34,15 @@ pub async fn datanodes_and_their_space() {
     assert_eq!((stats.capacity, stats.used, stats.remaining), (2000, 200, 1400));
     assert_eq!(stats.pending_deletion_blocks, Some(1));
     for (number, kind, want) in [
-        (1, ReportType::All, vec![("node-0", 1, 1000), ("node-1", 0, 1000), ("node-2", 0, 0)]),
-        (2, ReportType::Live, vec![("node-0", 1, 1000), ("node-1", 0, 1000)]),
+        (1, ReportType::All, vec![("node-0", 1, 2), ("node-1", 0, 2), ("node-2", 0, 0)]),
+        (2, ReportType::Live, vec![("node-0", 1, 2), ("node-1", 0, 2)]),
         (3, ReportType::Dead, vec![("node-2", 0, 0)]),
         (4, ReportType::Decommissioning, vec![]),
     ] {
         let request = hdfs::GetDatanodeReportRequestProto { r#type: kind.into() };
         let report = client.call(number, wire::GET_DATANODE_REPORT, request).await.unwrap().di;
         let told = |node: &hdfs::DatanodeInfoProto| {
-            (node.id.datanode_uuid.clone(), node.num_blocks(), node.capacity())
+            (node.id.datanode_uuid.clone(), node.num_blocks(), node.xceiver_count())
         };
         let told: Vec<_> = report.iter().map(told).collect();
         let want: Vec<_> =
