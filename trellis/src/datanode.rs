@@ -12,6 +12,7 @@ use trellis_datanode::server::{Advertised, Datanode, Options, Port, ServeError};
 use trellis_datanode::store::{BlockStore, StorageType};
 
 use crate::config::Sources;
+use crate::limits::raise_open_files;
 use crate::namenode::{end_with, resolve};
 use crate::output::say;
 use crate::settings::datanode::Settings;
@@ -65,6 +66,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
+    raise_open_files();
     if let Some(parent) = args.parent_pid {
         end_with(parent)?;
     }

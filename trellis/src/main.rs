@@ -17,6 +17,7 @@ mod datanode;
 mod docs;
 mod fs;
 mod fsck;
+mod limits;
 mod namenode;
 mod output;
 mod settings;

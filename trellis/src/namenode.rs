@@ -15,6 +15,7 @@ use trellis_metastore::open::StoreUrl;
 use trellis_namenode::server::{Namenode, Options, Port, ServeError};
 
 use crate::config::Sources;
+use crate::limits::raise_open_files;
 use crate::output::say;
 use crate::settings::Settings;
 
@@ -60,6 +61,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
+    raise_open_files();
     if let Some(parent) = args.parent_pid {
         end_with(parent)?;
     }

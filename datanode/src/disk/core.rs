@@ -13,7 +13,7 @@ use super::delete::Deletions;
 use super::map::{ReplicaMap, Slot};
 use super::pipeline::InPipeline;
 use super::suspects::Scanning;
-use super::volume::{Place, Volume, is_failure, is_full};
+use super::volume::{Place, Volume, is_failure, is_full, is_want};
 use crate::store::{Block, Event, EventSink, Pool, Replica, ReplicaState, Result, StoreError};
 
 /// Blocks whose ids are equal modulo this share a turn.
@@ -146,13 +146,12 @@ impl Core {
     }
 
     fn probed(&self, volume: &Volume, what: &'static str, path: &Path, error: io::Error) -> StoreError {
-        if !is_full(&error) && error.raw_os_error().is_some() {
-            match volume.probe() {
-                Err(probe) if !is_full(&probe) => {
-                    return self.fail_volume(volume, format!("{what} {}: {error}", path.display()));
-                }
-                _ => {}
-            }
+        let innocent = |error: &io::Error| is_full(error) || is_want(error);
+        if !innocent(&error)
+            && error.raw_os_error().is_some()
+            && volume.probe().is_err_and(|probe| !innocent(&probe))
+        {
+            return self.fail_volume(volume, format!("{what} {}: {error}", path.display()));
         }
         StoreError::Io { what, path: path.to_owned(), source: error }
     }

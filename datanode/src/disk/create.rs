@@ -103,7 +103,7 @@ impl Core {
         let old = Block { id: block_id, stamp: replica.stamp };
         let block = Block { id: block_id, stamp };
         let (data, meta) = self.open_files(&volume, Place::Finalized, old)?;
-        let io = self.io_of_files(&volume, old, replica.len, &data, &meta, ReplicaState::Finalized)?;
+        let io = self.io_of_files(&volume, old, replica.len, &data, &meta)?;
         self.move_files(&volume, block_id, (Place::Finalized, old.stamp), (Place::Rbw, stamp))?;
         // Counted already, as the FINALIZED one.
         let pipeline = Arc::new(InPipeline::new(volume, block, false, replica.len, io));
@@ -111,7 +111,7 @@ impl Core {
         Ok(Writer::new(self.clone(), pipeline, 0, (data, meta), false))
     }
 
-    /// The state of files that are opened for more. All that a resting replica has was acked.
+    /// The state of a FINALIZED replica's files that are opened for more: all of it was acked.
     fn io_of_files(
         &self,
         volume: &Volume,
@@ -119,19 +119,15 @@ impl Core {
         len: u64,
         data: &File,
         meta: &File,
-        state: ReplicaState,
     ) -> Result<Io> {
-        let path = volume.data(Place::Finalized, block.id);
         let read = || -> io::Result<Io> {
             let checksum = meta::read_header(meta)?;
             let last_sum = meta::last_sum(data, meta, checksum, len)?;
             Ok(Io { checksum, last_sum, acked: Acked::new(len), broken: false })
         };
-        read().map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-                self.corrupt(self.replica(block, len, state, volume.index), &error.to_string())
-            }
-            _ => self.read_error(volume, "reading", &path, error),
+        read().map_err(|error| {
+            let replica = self.replica(block, len, ReplicaState::Finalized, volume.index);
+            self.unread(volume, (replica, Place::Finalized), error)
         })
     }
 

@@ -11,7 +11,7 @@ use super::core::{Core, unfit};
 use super::create::open;
 use super::map::Slot;
 use super::meta;
-use super::volume::{Place, Volume};
+use super::volume::{Place, Volume, is_contradiction, is_damage};
 use crate::store::{Block, Event, Replica, ReplicaReader, ReplicaState, Result, StoreError};
 
 /// Bytes of sums that are read at once: those of 2 MiB of data.
@@ -56,13 +56,13 @@ impl Reader {
             .and_then(|data| Ok((data, open(&meta_path, File::options().read(true))?)));
         let (data, meta) = match opened {
             Ok(files) => files,
-            Err(error) => return Err(core.unopened(&volume, replica, error)),
+            Err(error) => return Err(core.unopened(&volume, (replica, place), error)),
         };
         let (checksum, last_sum) = match &pipeline {
             Some(io) => (io.checksum, io.last_sum.to_be_bytes()),
             None => match at_rest(&data, &meta, replica.len) {
                 Ok(found) => found,
-                Err(error) => return Err(core.unread(&volume, replica, error)),
+                Err(error) => return Err(core.unread(&volume, (replica, place), error)),
             },
         };
         drop(pipeline);
@@ -94,8 +94,8 @@ impl Reader {
     fn failed(&self, error: io::Error) -> StoreError {
         let _turn = self.core.turn(self.replica.block.id);
         match self.core.is_still(&self.replica) {
-            true => self.core.unread(&self.volume, self.replica.clone(), error),
-            false => self.changed(),
+            Some(place) => self.core.unread(&self.volume, (self.replica.clone(), place), error),
+            None => self.changed(),
         }
     }
 
@@ -103,8 +103,8 @@ impl Reader {
     pub fn mismatch(&self, reason: &str) -> StoreError {
         let _turn = self.core.turn(self.replica.block.id);
         match self.core.is_still(&self.replica) {
-            true => self.core.corrupt(self.replica.clone(), reason),
-            false => self.changed(),
+            Some(_) => self.core.corrupt(self.replica.clone(), reason),
+            None => self.changed(),
         }
     }
 
@@ -184,20 +184,27 @@ impl ReplicaReader for Reader {
 }
 
 impl Core {
-    /// Whether a replica that was opened is there, and not cut. A FINALIZED one is cut under a new stamp only; an RBW one
+    /// Where a replica that was opened is, if it is there and not cut. A FINALIZED one is cut under a new stamp only; an RBW one
     /// may keep its stamp when a writer goes on with fewer bytes. On the block's turn.
-    fn is_still(&self, opened: &Replica) -> bool {
-        let now = self.map().get(opened.block.id).map(Slot::stamp_and_len);
-        now.is_some_and(|(stamp, len)| stamp == opened.block.stamp && len >= opened.len)
+    fn is_still(&self, opened: &Replica) -> Option<Place> {
+        let map = self.map();
+        let now = map.get(opened.block.id)?;
+        let (stamp, len) = now.stamp_and_len();
+        (stamp == opened.block.stamp && len >= opened.len).then(|| now.place())
     }
 
     /// The error of a replica whose files cannot be opened. When they are gone, so is the replica. On the block's turn.
-    pub fn unopened(&self, volume: &Volume, replica: Replica, error: io::Error) -> StoreError {
+    pub fn unopened(
+        &self,
+        volume: &Volume,
+        (replica, place): (Replica, Place),
+        error: io::Error,
+    ) -> StoreError {
         let block = replica.block;
         if error.kind() != io::ErrorKind::NotFound {
-            return self.unread(volume, replica, error);
+            return self.unread(volume, (replica, place), error);
         }
-        let error = self.read_error(volume, "opening", &volume.data(Place::Finalized, block.id), error);
+        let error = self.read_error(volume, "opening", &volume.data(place, block.id), error);
         if volume.failure().is_none() {
             tracing::warn!(%block, %error, "a replica's file is gone");
             if let Some(Slot::InPipeline(pipeline)) = self.map().remove(block.id) {
@@ -211,20 +218,17 @@ impl Core {
         error
     }
 
-    /// The error of a replica that cannot be read. On the block's turn.
-    pub fn unread(&self, volume: &Volume, replica: Replica, error: io::Error) -> StoreError {
-        match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-                self.corrupt(replica, &error.to_string())
-            }
-            _ => {
-                let path = volume.data(Place::Finalized, replica.block.id);
-                let failed = self.read_error(volume, "reading", &path, error);
-                if volume.failure().is_none() {
-                    return self.corrupt(replica, &failed.to_string());
-                }
-                failed
-            }
+    /// The error of a replica that cannot be read: only what its disk says against it makes it corrupt. On the block's
+    /// turn.
+    pub fn unread(&self, volume: &Volume, (replica, place): (Replica, Place), error: io::Error) -> StoreError {
+        if is_contradiction(&error) {
+            return self.corrupt(replica, &error.to_string());
         }
+        let damaged = is_damage(&error);
+        let failed = self.read_error(volume, "reading", &volume.data(place, replica.block.id), error);
+        if damaged && volume.failure().is_none() {
+            return self.corrupt(replica, &failed.to_string());
+        }
+        failed
     }
 }

@@ -214,7 +214,7 @@ impl Core {
         match fs::symlink_metadata(volume.data(Place::Finalized, block.id)) {
             Ok(found) if found.is_file() => {}
             Ok(_) => drop(self.corrupt(replica, "its file is no regular file")),
-            Err(error) => drop(self.unopened(volume, replica, error)),
+            Err(error) => drop(self.unopened(volume, (replica, Place::Finalized), error)),
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Volume {
     failed: OnceLock<String>,
     /// Held while a folder is made.
     making: Mutex<()>,
+    /// Held while the disk is probed.
+    probing: Mutex<()>,
 }
 
 /// Bytes of the file system below a volume.
@@ -78,6 +80,7 @@ impl Volume {
             promised: AtomicU64::new(0),
             failed: OnceLock::new(),
             making: Mutex::new(()),
+            probing: Mutex::new(()),
         }
     }
 
@@ -139,10 +142,15 @@ impl Volume {
 
     /// Whether the disk can be written.
     pub fn probe(&self) -> io::Result<()> {
+        // All probes use one name.
+        let _probing = lock(&self.probing);
         let path = self.pool_dir.join("tmp/probe");
         let file = File::create(&path)?;
         file.sync_all()?;
-        fs::remove_file(&path)
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Bytes that may be given to further replicas.
@@ -215,6 +223,29 @@ pub fn is_failure(error: &io::Error) -> bool {
         Errno::from_raw(code),
         Errno::EIO | Errno::EROFS | Errno::ENODEV | Errno::ENXIO | Errno::EUCLEAN | Errno::ESTALE
     )
+}
+
+/// Errors that say nothing about a disk or a file: this process lacks descriptors, memory or rights.
+pub fn is_want(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EACCES | Errno::EPERM)
+    )
+}
+
+/// Errors that say that a file does not hold what was written into it.
+pub fn is_damage(error: &io::Error) -> bool {
+    // The last two: something else lies where the file was.
+    let damaged = matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EIO | Errno::ENODATA | Errno::EBADMSG | Errno::EUCLEAN | Errno::ELOOP | Errno::EISDIR)
+    );
+    damaged || is_contradiction(error)
+}
+
+/// Errors of files that contradict each other or themselves.
+pub fn is_contradiction(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
 /// Errors that say that a disk is full.

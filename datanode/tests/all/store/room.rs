@@ -114,6 +114,73 @@ fn a_failed_volume_takes_its_replicas_along() {
     fs::rename(fixture.dirs[0].path().join("gone"), fixture.dirs[0].path().join("current")).unwrap();
 }
 
+/// Runs a test of this file alone in a process of its own, for what it does to the process would disturb others. False
+/// where that is this process.
+fn ran_alone(name: &str) -> bool {
+    const ALONE: &str = "TRELLIS_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return false;
+    }
+    let name = format!("store::room::{name}");
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let output = alone.args(["--exact", &name]).env(ALONE, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    true
+}
+
+#[test]
+fn a_lack_of_descriptors_is_no_disk_s_fault() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if ran_alone("a_lack_of_descriptors_is_no_disk_s_fault") {
+        return;
+    }
+    let fixture = Fixture::new(1);
+    let store = fixture.store();
+    let replica = fixture.finalized(1, 1, b"abc");
+    let mut open = store.read(replica.block).unwrap();
+    let hard = getrlimit(Resource::RLIMIT_NOFILE).unwrap().1;
+    setrlimit(Resource::RLIMIT_NOFILE, 64, hard).unwrap();
+    let taken: Vec<fs::File> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
+    let lacks = |error: StoreError| {
+        assert!(
+            matches!(&error, StoreError::Io { source, .. } if source.raw_os_error() == Some(24)),
+            "{error}"
+        );
+    };
+    lacks(store.read(replica.block).map(drop).unwrap_err());
+    lacks(store.append(replica.block, 2, 3).map(drop).unwrap_err());
+    lacks(store.create_rbw(Block { id: 2, stamp: 1 }, &target(9), Checksum::DEFAULT).map(drop).unwrap_err());
+    store.scan();
+    open.read(0, &mut [0; 3]).unwrap();
+    drop(taken);
+    assert_eq!((fixture.take_events(), store.storages()[0].failed), (vec![], false));
+    assert_eq!(read(store, 1), b"abc");
+}
+
+#[test]
+fn many_probes_at_once_fail_no_volume() {
+    let fixture = Fixture::new(1);
+    let store = fixture.store();
+    for id in 0..200 {
+        fixture.finalized(id, 1, b"abc");
+        fs::remove_file(fixture.path(&format!("current/finalized/subdir0/subdir0/blk_{id}"))).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for id in (thread..200).step_by(8) {
+                    let read = store.read(Block { id, stamp: 1 }).map(drop);
+                    assert!(matches!(read, Err(StoreError::NotFound(_))), "{read:?}");
+                }
+            });
+        }
+    });
+    let events = fixture.take_events();
+    assert!(events.len() == 200 && events.iter().all(|event| matches!(event, Event::Missing(_))));
+    assert!(!store.storages()[0].failed);
+}
+
 /// A file system of one MiB; None where this process may not mount.
 struct Small(TempDir);
 
