@@ -75,13 +75,32 @@ pub fn cut(data: &File, meta: &File, checksum: Checksum, len: u64, new_len: u64)
             .verify(&chunk, &sum)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
         last = checksum.kind().sum(&chunk[..(new_len - start) as usize]);
-        // The sum first: data beyond what a sum covers is found and cut after a crash, missing data is not.
-        meta.write_all_at(&last.to_be_bytes(), sum_offset(checksum, start))?;
     }
-    data.set_len(new_len)?;
-    meta.set_len(file_len(checksum, new_len))?;
+    end_at(data, meta, checksum, new_len, last)?;
     Ok(last)
 }
+
+/// Ends both files after `len` bytes of data, the last chunk of which, if it is partial, has this sum. After a crash
+/// between any two steps [`good_len`] is at least `len`.
+pub fn end_at(data: &File, meta: &File, checksum: Checksum, len: u64, last: u32) -> io::Result<()> {
+    ENDING.iter().try_for_each(|step| step(data, meta, checksum, len, last))
+}
+
+type Step = fn(&File, &File, Checksum, u64, u32) -> io::Result<()>;
+
+/// The sums of later chunks go first: with them there, a chunk with the sum of its first part would be one in the
+/// middle, where no part is looked for. The data goes last: what no sum covers is found after a crash, missing data is not.
+const ENDING: [Step; 3] = [
+    |_, meta, checksum, len, _| meta.set_len(file_len(checksum, len)),
+    |_, meta, checksum, len, last| {
+        let start = checksum.chunk_start(len);
+        match start < len && checksum.kind() != ChecksumType::Null {
+            true => meta.write_all_at(&last.to_be_bytes(), sum_offset(checksum, start)),
+            false => Ok(()),
+        }
+    },
+    |data, _, _, len, _| data.set_len(len),
+];
 
 /// How many bytes of a replica that was being written are good after a crash: up to the end of the last chunk whose sum
 /// is right. As stock HDFS, it does not look further ahead of that one: a fault in there is for readers to find, who
@@ -182,6 +201,26 @@ mod tests {
         data.write_all_at(&[!whole[700]], 700).unwrap();
         let error = cut(&data, &meta, Checksum::DEFAULT, 1300, 600).unwrap_err();
         assert_eq!((error.kind(), data.metadata().unwrap().len()), (io::ErrorKind::InvalidData, 1300));
+    }
+
+    #[test]
+    fn a_crash_within_a_cut_takes_no_byte_of_what_stays() {
+        let whole = bytes(1300);
+        for to in [0, 1, 511, 512, 600, 1024, 1299, 1300] {
+            for steps in 0..=ENDING.len() {
+                let (data, meta) = files(&whole, Checksum::DEFAULT);
+                let last = Checksum::DEFAULT.kind().sum(&whole[to - to % 512..to]);
+                for step in &ENDING[..steps] {
+                    step(&data, &meta, Checksum::DEFAULT, to as u64, last).unwrap();
+                }
+                let good = good_len(&data, &meta, Checksum::DEFAULT).unwrap() as usize;
+                assert!((to..=1300).contains(&good), "cut to {to}, {steps} steps: {good} are good");
+                // Nor is there a wrong sum before the end.
+                let mut sums = vec![0; Checksum::DEFAULT.sums_len(good)];
+                meta.read_exact_at(&mut sums, HEADER_BYTES).unwrap();
+                Checksum::DEFAULT.verify(&whole[..good], &sums).unwrap();
+            }
+        }
     }
 
     #[test]

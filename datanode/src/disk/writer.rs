@@ -65,14 +65,7 @@ impl Writer {
 
     /// After a failed write: makes the files again what they were, as far as the disk lets us.
     fn undo(&self, io: &mut Io, len: u64) {
-        let start = self.checksum.chunk_start(len);
-        let mut done =
-            self.data.set_len(len).and_then(|()| self.meta.set_len(meta::file_len(self.checksum, len)));
-        if start < len && self.checksum.kind() != ChecksumType::Null {
-            let at = meta::sum_offset(self.checksum, start);
-            done = done.and_then(|()| self.meta.write_all_at(&io.last_sum.to_be_bytes(), at));
-        }
-        io.broken = done.is_err();
+        io.broken = meta::end_at(&self.data, &self.meta, self.checksum, len, io.last_sum).is_err();
     }
 
     fn broken(&self) -> StoreError {
