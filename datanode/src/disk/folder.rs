@@ -48,6 +48,11 @@ impl Folder {
     /// Makes the folder one of this cluster and pool if it is new, and refuses it if it is of another. Answers its
     /// storage's uuid.
     pub fn attach(&mut self, datanode_uuid: &str, pool: &Pool) -> Result<String> {
+        if !pool.id.starts_with("BP-") || !is_plain(&pool.id) || !is_plain(&pool.cluster_id) {
+            return Err(
+                self.refused(&format!("{:?} of {:?} is no block pool's id", pool.id, pool.cluster_id))
+            );
+        }
         let is_new = self.version.is_none();
         let version = match self.version.take() {
             Some(version) => version,
@@ -64,21 +69,18 @@ impl Folder {
         self.expect(&version, "datanodeUuid", datanode_uuid)?;
         let storage = version.get("storageID").filter(|id| is_plain(id));
         let storage = storage.ok_or_else(|| self.refused("its VERSION has no storageID"))?.to_owned();
-        self.attach_pool(pool)?;
+        // Before the pool: without it a folder that is not empty is not known to be ours.
         if is_new {
             let file = self.path.join("current/VERSION");
-            version.write(&file).map_err(|source| StoreError::Io { what: "writing", path: file, source })?;
+            let written = fs::create_dir_all(self.path.join("current")).and_then(|()| version.write(&file));
+            written.map_err(|source| StoreError::Io { what: "writing", path: file, source })?;
         }
+        self.attach_pool(pool)?;
         self.version = Some(version);
         Ok(storage)
     }
 
     fn attach_pool(&self, pool: &Pool) -> Result<()> {
-        if !pool.id.starts_with("BP-") || !is_plain(&pool.id) || !is_plain(&pool.cluster_id) {
-            return Err(
-                self.refused(&format!("{:?} of {:?} is no block pool's id", pool.id, pool.cluster_id))
-            );
-        }
         let current = self.path.join("current");
         for entry in entries(&current)? {
             let name = entry.to_string_lossy();
@@ -135,7 +137,7 @@ impl Folder {
         if let Some(version) = &self.version {
             self.expect(version, "storageType", "DATA_NODE")?;
             self.expect(version, "layoutVersion", &LAYOUT_VERSION.to_string())?;
-        } else if !entries(&self.path.join("current"))?.is_empty() {
+        } else if !self.is_begun()? {
             return Err(self.refused("its folder current has no VERSION but is not empty"));
         }
         for left in ["previous", "previous.tmp", "removed.tmp", "finalized.tmp"] {
@@ -145,6 +147,21 @@ impl Folder {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is nothing but what a first start that broke off may leave: no block.
+    fn is_begun(&self) -> Result<bool> {
+        let current = self.path.join("current");
+        for entry in entries(&current)? {
+            let name = entry.to_string_lossy();
+            if name == "VERSION.tmp" {
+                continue;
+            }
+            if !name.starts_with("BP-") || !is_empty_pool(&current.join(&entry))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn expect(&self, version: &Version, key: &str, expected: &str) -> Result<()> {
@@ -164,6 +181,18 @@ impl Folder {
 /// Letters, digits and the signs that ids have: a file's name, and one line of a VERSION file.
 fn is_plain(id: &str) -> bool {
     !id.is_empty() && id.len() <= 255 && id.bytes().all(|b| b.is_ascii_graphic() && b != b'/')
+}
+
+/// Whether a pool's folder is laid out as a new one and has no files of replicas.
+fn is_empty_pool(dir: &Path) -> Result<bool> {
+    let only = |dir: &Path, known: &[&str]| -> Result<bool> {
+        Ok(entries(dir)?.iter().all(|name| known.iter().any(|known| name == known)))
+    };
+    Ok(only(dir, &["current", "tmp"])?
+        && only(&dir.join("current"), &["VERSION", "VERSION.tmp", "finalized", "rbw"])?
+        && ["tmp", "current/finalized", "current/rbw"]
+            .iter()
+            .try_fold(true, |all, folder| Ok(all && only(&dir.join(folder), &[])?))?)
 }
 
 /// Names in a folder; none if there is no such folder.

@@ -116,6 +116,49 @@ fn folders_in_another_layout_or_state_are_refused() {
 }
 
 #[test]
+fn a_first_start_that_broke_off_is_gone_on_with() {
+    let pool_dir = format!("current/{}", pool().id);
+    for made in [
+        &["current/VERSION.tmp"][..],
+        // As older starts laid it out: the pool first.
+        &[&format!("{pool_dir}/tmp/"), &format!("{pool_dir}/current/VERSION.tmp")],
+        &[
+            "current/VERSION.tmp",
+            &format!("{pool_dir}/tmp/"),
+            &format!("{pool_dir}/current/finalized/"),
+            &format!("{pool_dir}/current/rbw/"),
+        ],
+    ] {
+        let dir = TempDir::new().unwrap();
+        for name in made {
+            let path = dir.path().join(name);
+            if name.ends_with('/') {
+                fs::create_dir_all(path).unwrap();
+            } else {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, b"storage").unwrap();
+            }
+        }
+        drop(open(&[dir.path()], pool()).unwrap());
+        assert!(dir.path().join("current/VERSION").is_file());
+    }
+    // Whatever is missing of the pool is made when its folder is known.
+    for missing in ["current/VERSION", "tmp", "current", ""] {
+        let dir = TempDir::new().unwrap();
+        drop(open(&[dir.path()], pool()).unwrap());
+        let path = dir.path().join(&pool_dir).join(missing);
+        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        drop(open(&[dir.path()], pool()).unwrap());
+    }
+
+    let mut fixture = Fixture::new(1);
+    fixture.finalized(1, 1, b"abc");
+    let dirs = fixture.take_dirs();
+    fs::remove_file(dirs[0].path().join("current/VERSION")).unwrap();
+    assert!(refusal(&[dirs[0].path()], pool()).contains("no VERSION but is not empty"), "there is a block");
+}
+
+#[test]
 fn a_folder_has_one_datanode() {
     let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let store = open(&[one.path()], pool()).unwrap();
