@@ -112,14 +112,7 @@ impl Core {
     }
 
     /// The state of a FINALIZED replica's files that are opened for more: all of it was acked.
-    fn io_of_files(
-        &self,
-        volume: &Volume,
-        block: Block,
-        len: u64,
-        data: &File,
-        meta: &File,
-    ) -> Result<Io> {
+    fn io_of_files(&self, volume: &Volume, block: Block, len: u64, data: &File, meta: &File) -> Result<Io> {
         let read = || -> io::Result<Io> {
             let checksum = meta::read_header(meta)?;
             let last_sum = meta::last_sum(data, meta, checksum, len)?;

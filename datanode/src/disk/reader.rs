@@ -220,7 +220,12 @@ impl Core {
 
     /// The error of a replica that cannot be read: only what its disk says against it makes it corrupt. On the block's
     /// turn.
-    pub fn unread(&self, volume: &Volume, (replica, place): (Replica, Place), error: io::Error) -> StoreError {
+    pub fn unread(
+        &self,
+        volume: &Volume,
+        (replica, place): (Replica, Place),
+        error: io::Error,
+    ) -> StoreError {
         if is_contradiction(&error) {
             return self.corrupt(replica, &error.to_string());
         }

@@ -147,7 +147,11 @@ fn a_first_start_that_broke_off_is_gone_on_with() {
         let dir = TempDir::new().unwrap();
         drop(open(&[dir.path()], pool()).unwrap());
         let path = dir.path().join(&pool_dir).join(missing);
-        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        if path.is_dir() {
+            fs::remove_dir_all(path).unwrap()
+        } else {
+            fs::remove_file(path).unwrap()
+        }
         drop(open(&[dir.path()], pool()).unwrap());
     }
 
