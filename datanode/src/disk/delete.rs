@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::core::{Core, lock, unfit};
 use super::map::Slot;
 use super::volume::Place;
-use crate::store::{Block, Event, Replica, Result};
+use crate::store::{Block, Event, Replica, ReplicaState, Result};
 
 /// Replicas that may wait for their deletion.
 const QUEUE_MAX: usize = 200_000;
@@ -122,7 +122,10 @@ impl Core {
         let _turn = self.turn(replica.block.id);
         // The block may have come back meanwhile, under the same names.
         let again = self.map().get(replica.block.id).cloned();
-        let again = again.filter(|slot| slot.volume() == volume.index && slot.place() == *place);
+        let again = again.filter(|slot| slot.volume() == volume.index);
+        // What the namenode was told of that one since must not be taken back; of a copy it hears once that is whole.
+        let told = again.as_ref().is_some_and(|slot| slot.state() != ReplicaState::Temporary);
+        let again = again.filter(|slot| slot.place() == *place);
         let removed = match again.map(|slot| slot.stamp_and_len().0) {
             None => self.remove_files(volume, *place, replica.block),
             Some(stamp) if stamp == replica.block.stamp => true,
@@ -132,6 +135,8 @@ impl Core {
             return;
         }
         volume.count(replica.len, 0);
-        self.event(Event::Deleted(replica.clone()));
+        if !told {
+            self.event(Event::Deleted(replica.clone()));
+        }
     }
 }

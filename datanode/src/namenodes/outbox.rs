@@ -188,6 +188,13 @@ impl Outbox {
 
 impl Waiting {
     fn put(&mut self, storage: Arc<str>, change: Change) {
+        let waiting = self.changes.get(&(storage.clone(), change.block.id));
+        let is_late = |newer: &Change| {
+            change.status == BlockStatus::Deleted && newer.block.stamp > change.block.stamp
+        };
+        if waiting.is_some_and(is_late) {
+            return;
+        }
         let urgent = usize::from(change.status != BlockStatus::Deleted);
         let before = self.changes.insert((storage, change.block.id), change);
         let was_urgent = usize::from(before.is_some_and(|before| before.status != BlockStatus::Deleted));
@@ -241,6 +248,21 @@ mod tests {
         let again = outbox.take_changes();
         assert_eq!(again[&(disk, 1)].status, BlockStatus::Deleted);
         assert_eq!((again.len(), outbox.len()), (2, 0));
+    }
+
+    #[test]
+    fn a_late_deletion_does_not_take_back_a_newer_replica() {
+        let (outbox, disk) = (Outbox::default(), Arc::<str>::from("DS-1"));
+        let mut newer = change(1, BlockStatus::Received);
+        newer.block.stamp = 2;
+        outbox.change(&disk, newer.clone());
+        outbox.change(&disk, change(1, BlockStatus::Deleted));
+        let taken = outbox.take_changes();
+        assert_eq!(taken[&(disk.clone(), 1)], newer);
+        // One of its own does.
+        outbox.change(&disk, newer.clone());
+        outbox.change(&disk, Change { status: BlockStatus::Deleted, ..newer });
+        assert_eq!(outbox.take_changes()[&(disk, 1)].status, BlockStatus::Deleted);
     }
 
     #[test]

@@ -87,7 +87,8 @@ pub trait BlockStore: Send + Sync {
     /// acked of an RBW. None: on none, since nobody knows what was acked of an RWR, and a TEMPORARY one is no replica yet.
     fn visible_len(&self, block: Block) -> Result<Option<u64>>;
 
-    /// Forgets replicas at once and deletes their files in the background; [`Event::Deleted`] follows. Their writers
+    /// Forgets replicas at once and deletes their files in the background; [`Event::Deleted`] follows, unless by then
+    /// the storage has the block again. Their writers
     /// are stopped. Returns those that were refused, with the reason: not there, or of another stamp.
     fn delete(&self, blocks: &[Block]) -> Vec<(Block, StoreError)>;
 

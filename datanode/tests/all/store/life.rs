@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use trellis_datanode::disk::Settings;
 use trellis_datanode::store::{Block, BlockStore, Event, ReplicaState, StoreError, Target};
 use trellis_proto::checksum::{Checksum, ChecksumType};
 
-use super::{Fixture, bytes, read, report, write};
+use super::{Fixture, bytes, quiet, read, report, write};
 
 const ID: u64 = 1_073_741_825;
 
@@ -16,7 +17,7 @@ fn block(stamp: u64) -> Block {
 
 #[test]
 fn a_block_is_written_read_and_kept() {
-    let mut fixture = Fixture::with(1, trellis_datanode::disk::Settings::default());
+    let mut fixture = Fixture::with(1, Settings::default());
     let data = bytes(200_000, 1);
     let mut writer = fixture.create(ID, 1001);
     for (index, packet) in data.chunks(65_024).enumerate() {
@@ -341,6 +342,34 @@ fn recovery_of_a_block() {
         [(99, 12, 300, ReplicaState::Finalized), (ID, 11, 600, ReplicaState::Finalized)]
     );
     assert_eq!(fixture.take_events(), []);
+}
+
+#[test]
+fn a_deletion_is_not_told_once_the_block_is_back() {
+    // One deletion in a while, so that the second waits.
+    let settings = Settings { deletions_per_second: 1, ..quiet() };
+    for back in [ReplicaState::Finalized, ReplicaState::Rbw, ReplicaState::Temporary] {
+        let fixture = Fixture::with(1, settings.clone());
+        let store = fixture.store();
+        let (other, first) = (fixture.finalized(7, 1, b"abc"), fixture.finalized(ID, 5, b"abc"));
+        assert!(store.delete(&[other.block, first.block]).is_empty());
+        let temporary = back == ReplicaState::Temporary;
+        let made = match temporary {
+            true => store.create_temporary(block(5), &Target::default(), Checksum::DEFAULT),
+            false => store.create_rbw(block(6), &Target::default(), Checksum::DEFAULT),
+        };
+        let mut writer = made.unwrap();
+        write(&mut *writer, 0, b"abcdef");
+        let left = if back == ReplicaState::Finalized { drop(writer.finish().unwrap()); None } else { Some(writer) };
+        store.wait_for_deletions();
+        let told = fixture.take_events();
+        assert_eq!(told.contains(&Event::Deleted(first)), temporary, "{back:?}: {told:?}");
+        if let Some(writer) = left {
+            writer.finish().unwrap();
+        }
+        assert_eq!(read(store, ID), b"abcdef");
+        assert_eq!(store.storages()[0].used, 6 + 7 + 4);
+    }
 }
 
 #[test]
