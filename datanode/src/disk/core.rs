@@ -207,6 +207,12 @@ impl Core {
     }
 }
 
+/// The error of a call that needs bytes which could not be made durable before.
+pub fn lost(block: Block) -> StoreError {
+    let reason = "its bytes could not be made durable: it is not written or recovered any more".to_owned();
+    StoreError::Unfit { block, reason }
+}
+
 /// The error of a create that meets this replica.
 pub fn exists(block_id: u64, found: &Slot) -> StoreError {
     let (stamp, _) = found.stamp_and_len();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use nix::libc;
 use trellis_proto::checksum::Checksum;
 
-use super::core::{Core, exists, unfit};
+use super::core::{Core, exists, lost, unfit};
 use super::map::{Resting, Slot};
 use super::meta;
 use super::pipeline::{InPipeline, Io};
@@ -34,7 +34,7 @@ impl Core {
         let _turn = self.turn(block.id);
         self.make_way(block)?;
         let volume = self.choose(target)?;
-        let io = Io { checksum, last_sum: 0, acked: Acked::new(0), broken: false };
+        let io = Io { checksum, last_sum: 0, acked: Acked::new(0), broken: false, lost: false };
         let pipeline = Arc::new(InPipeline::new(volume.clone(), block, temporary, 0, io));
         let (data, meta) = (volume.data(pipeline.place(), block.id), volume.meta(pipeline.place(), block));
         let made = || -> io::Result<(File, File)> {
@@ -116,7 +116,7 @@ impl Core {
         let read = || -> io::Result<Io> {
             let checksum = meta::read_header(meta)?;
             let last_sum = meta::last_sum(data, meta, checksum, len)?;
-            Ok(Io { checksum, last_sum, acked: Acked::new(len), broken: false })
+            Ok(Io { checksum, last_sum, acked: Acked::new(len), broken: false, lost: false })
         };
         read().map_err(|error| {
             let replica = self.replica(block, len, ReplicaState::Finalized, volume.index);
@@ -251,6 +251,9 @@ impl Core {
     ) -> Result<(u64, (File, File))> {
         let number = rbw.stop();
         let mut io = rbw.io();
+        if io.lost {
+            return Err(lost(rbw.block()));
+        }
         let volume = rbw.volume.clone();
         let (data, meta) = self.open_files(&volume, Place::Rbw, rbw.block())?;
         if io.broken || rbw.len() > len {
@@ -263,13 +266,18 @@ impl Core {
         io.acked = Acked::new(len);
         if place == Place::Finalized && self.settings.sync_on_close {
             let synced = volume.syncs.files(&data, &meta);
-            synced.map_err(|e| {
-                self.write_error(&volume, "syncing", &volume.data(Place::Rbw, rbw.block_id), e)
-            })?;
+            synced.map_err(|error| self.not_synced(rbw, &mut io, error))?;
         }
         self.move_files(&volume, rbw.block_id, (Place::Rbw, rbw.block().stamp), (place, stamp))?;
         rbw.set_stamp(stamp);
         Ok((number, (data, meta)))
+    }
+
+    /// The error of a replica in a pipeline whose bytes could not be made durable: it is lost.
+    pub fn not_synced(&self, pipeline: &InPipeline, io: &mut Io, error: io::Error) -> StoreError {
+        io.lost = true;
+        let volume = &pipeline.volume;
+        self.write_error(volume, "syncing", &volume.data(pipeline.place(), pipeline.block_id), error)
     }
 
     /// The error of a change of a replica's files: they may contradict each other.

@@ -33,12 +33,13 @@ impl Core {
     /// Makes a TEMPORARY replica, whose IO the caller holds, an RBW one without a writer.
     pub fn temporary_to_rbw(&self, pipeline: &InPipeline, io: &Io, acked: u64) -> Result<Replica> {
         let (block, len) = (pipeline.block(), pipeline.len());
-        if !pipeline.temporary || io.broken || len < acked {
+        if !pipeline.temporary || io.broken || io.lost || len < acked {
             let reason = format!("it is {:?} with {len} bytes; {acked} were acked", pipeline.state());
             return Err(StoreError::Unfit { block, reason });
         }
         self.move_files(&pipeline.volume, block.id, (Place::Tmp, block.stamp), (Place::Rbw, block.stamp))?;
-        let io = Io { checksum: io.checksum, last_sum: io.last_sum, acked: Acked::new(acked), broken: false };
+        let (checksum, last_sum) = (io.checksum, io.last_sum);
+        let io = Io { checksum, last_sum, acked: Acked::new(acked), broken: false, lost: false };
         let rbw = InPipeline::new(pipeline.volume.clone(), block, false, len, io);
         self.replace(block, Slot::InPipeline(Arc::new(rbw)))?;
         pipeline.forget_promise();

@@ -33,6 +33,8 @@ pub struct Recovering {
     pub was: ReplicaState,
     /// What readers may count on.
     pub acked: Acked,
+    /// As [`Io::lost`](super::pipeline::Io::lost).
+    pub lost: bool,
 }
 
 /// A replica of any state.

@@ -348,3 +348,26 @@ impl BlockStore for DiskStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    use super::core::lock;
+    use super::*;
+    use crate::store::Event;
+
+    /// A store of one folder, without threads, and what it tells.
+    pub fn core(dir: &Path) -> (Arc<Core>, Arc<Mutex<Vec<Event>>>) {
+        let folder = VolumeDir { path: dir.to_owned(), storage_type: StorageType::Disk };
+        let id = "BP-1-127.0.0.1-2".to_owned();
+        let pool = Pool { id, cluster_id: "CID-test".to_owned(), namespace_id: 7, ctime: 9 };
+        let settings = Settings { scan_bytes_per_second: u64::MAX, ..Settings::default() };
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let told = events.clone();
+        let sink = Box::new(move |event| lock(&told).push(event));
+        let core = Folders::open(&[folder]).unwrap().core(pool, settings, sink).unwrap();
+        (core, events)
+    }
+}

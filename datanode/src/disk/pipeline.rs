@@ -38,6 +38,9 @@ pub struct Io {
     pub acked: Acked,
     /// A write failed: there may be more in the files than `len` says, or a wrong last sum.
     pub broken: bool,
+    /// Its bytes could not be made durable: the system may have dropped them, and what it says later proves nothing. It
+    /// is for readers only, until the next start sees what the disk has.
+    pub lost: bool,
 }
 
 impl InPipeline {

@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use super::core::{Core, unfit};
+use super::core::{Core, lost, unfit};
 use super::map::{Recovering, Resting, Slot};
 use super::meta;
 use super::reader::Reader;
-use super::volume::Place;
+use super::volume::{Place, is_contradiction};
 use crate::store::{
     Acked, Block, RecoveryInfo, Replica, ReplicaReader, ReplicaState, ReplicaWriter, Result, StoreError,
     Target,
@@ -32,7 +32,11 @@ impl Core {
         }
         let recovering = match slot {
             Slot::Resting(replica) => {
-                Recovering { id: recovery_id, replica, was: slot.state(), acked: Acked::new(replica.len) }
+                let (was, acked) = (slot.state(), Acked::new(replica.len));
+                Recovering { id: recovery_id, replica, was, acked, lost: false }
+            }
+            Slot::Recovering(recovering) if recovering.lost => {
+                return Err(lost(Block { id: block.id, stamp }));
             }
             Slot::Recovering(recovering) if recovering.id >= recovery_id => {
                 let block = Block { id: block.id, stamp };
@@ -42,6 +46,9 @@ impl Core {
             Slot::InPipeline(rbw) => {
                 rbw.stop();
                 let mut io = rbw.io();
+                if io.lost {
+                    return Err(lost(rbw.block()));
+                }
                 if io.broken {
                     let (data, meta) = self.open_files(&rbw.volume, Place::Rbw, rbw.block())?;
                     let cut = meta::cut(&data, &meta, io.checksum, rbw.len(), rbw.len());
@@ -50,7 +57,8 @@ impl Core {
                 }
                 rbw.forget_promise();
                 let acked = io.acked.clone();
-                Recovering { id: recovery_id, replica: rbw.resting(true), was: ReplicaState::Rbw, acked }
+                let (replica, was) = (rbw.resting(true), ReplicaState::Rbw);
+                Recovering { id: recovery_id, replica, was, acked, lost: false }
             }
         };
         let info = RecoveryInfo {
@@ -74,6 +82,9 @@ impl Core {
         let slot = self.slot(block)?;
         let copied = new_block_id != 0 && new_block_id != block.id;
         let recovering = match &slot {
+            Slot::Recovering(recovering) if recovering.lost => {
+                return Err(lost(Block { id: block.id, stamp: recovering.replica.stamp }));
+            }
             Slot::Recovering(recovering) if recovering.id == recovery_id && recovering.replica.len >= len => {
                 recovering
             }
@@ -111,17 +122,22 @@ impl Core {
             if len < old.len {
                 meta::cut(&data, &meta_file, checksum, old.len, len)?;
             }
-            if self.settings.sync_on_close {
-                volume.syncs.files(&data, &meta_file)?;
-            }
             Ok(())
         };
-        changed().map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+        let path = volume.data(place, block.id);
+        changed().map_err(|error| match is_contradiction(&error) {
+            true => {
                 self.corrupt(self.replica(from, old.len, ReplicaState::Rur, old.volume), &error.to_string())
             }
-            _ => self.write_error(&volume, "recovering", &volume.data(place, block.id), error),
+            false => self.write_error(&volume, "recovering", &path, error),
         })?;
+        if self.settings.sync_on_close
+            && let Err(error) = volume.syncs.files(&data, &meta_file)
+        {
+            let recovering = Recovering { lost: true, ..(**recovering).clone() };
+            self.replace(block, Slot::Recovering(Box::new(recovering)))?;
+            return Err(self.write_error(&volume, "syncing", &path, error));
+        }
         self.move_files(&volume, block.id, (place, old.stamp), (Place::Finalized, recovery_id))?;
         volume.count(old.len, len);
         let slot = Slot::Resting(Resting { stamp: recovery_id, len, volume: old.volume, unfinished: false });

@@ -286,14 +286,13 @@ fn names_in(dir: &Path) -> io::Result<BTreeSet<u64>> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
-    use std::sync::Mutex;
 
     use trellis_proto::checksum::Checksum;
 
     use super::super::core::lock;
-    use super::super::{Folders, Settings, VolumeDir};
+    use super::super::tests::core;
     use super::*;
-    use crate::store::{Event, Pool, ReplicaWriter, StorageType, Target};
+    use crate::store::{Event, ReplicaWriter, Target};
 
     /// Takes steps until there is a pause.
     fn round(core: &Arc<Core>, volume: &Volume, cursor: &mut Cursor) -> Duration {
@@ -304,14 +303,7 @@ mod tests {
     #[test]
     fn a_round_that_found_nothing_is_no_round() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = VolumeDir { path: dir.path().to_owned(), storage_type: StorageType::Disk };
-        let id = "BP-1-127.0.0.1-2".to_owned();
-        let pool = Pool { id, cluster_id: "CID-test".to_owned(), namespace_id: 7, ctime: 9 };
-        let settings = Settings { scan_bytes_per_second: u64::MAX, ..Settings::default() };
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let told = events.clone();
-        let sink = Box::new(move |event| lock(&told).push(event));
-        let core = Folders::open(&[folder]).unwrap().core(pool, settings, sink).unwrap();
+        let (core, events) = core(dir.path());
         let volume = core.volumes[0].clone();
         let mut cursor = read_cursor(&volume);
         for _ in 0..2 {

@@ -44,11 +44,19 @@ pub struct Syncs {
     data: AtomicU64,
     meta: AtomicU64,
     dirs: AtomicU64,
+    /// What the next sync of files answers.
+    #[cfg(test)]
+    pub fails: std::sync::Mutex<Option<io::Error>>,
 }
 
 impl Syncs {
-    /// Makes the bytes of a replica durable.
+    /// Makes the bytes of a replica durable. After an error nobody knows which bytes the disk has, whatever a later call
+    /// says.
     pub fn files(&self, data: &File, meta: &File) -> io::Result<()> {
+        #[cfg(test)]
+        if let Some(error) = super::core::lock(&self.fails).take() {
+            return Err(error);
+        }
         self.data.fetch_add(1, Ordering::Relaxed);
         data.sync_data()?;
         self.meta.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use trellis_proto::checksum::{Checksum, ChecksumType};
 use trellis_proto::data_transfer::CHECKSUM_BYTES;
 
-use super::core::Core;
+use super::core::{Core, lost};
 use super::meta;
 use super::pipeline::{InPipeline, Io};
 use super::volume::is_full;
@@ -80,13 +80,16 @@ impl Writer {
         }
     }
 
-    /// Makes what was written durable, unless it is.
+    /// Makes what was written durable, unless it is. If that fails once, the replica is lost.
     fn sync_files(&mut self) -> Result<()> {
+        let pipeline = &self.pipeline;
+        if pipeline.io().lost {
+            return Err(lost(pipeline.block()));
+        }
         if self.dirty {
-            let volume = &self.pipeline.volume;
-            let path = || volume.data(self.pipeline.place(), self.pipeline.block_id);
-            let synced = volume.syncs.files(&self.data, &self.meta);
-            synced.map_err(|e| self.core.write_error(volume, "syncing", &path(), e))?;
+            // Readers of a replica that is being written do not wait for this.
+            let synced = pipeline.volume.syncs.files(&self.data, &self.meta);
+            synced.map_err(|error| self.core.not_synced(pipeline, &mut pipeline.io(), error))?;
             self.dirty = false;
         }
         Ok(())
@@ -124,6 +127,9 @@ impl ReplicaWriter for Writer {
         let mut io = pipeline.io_of(self.number).ok_or_else(|| self.stopped())?;
         let packet = Packet { offset, sums, data };
         let len = pipeline.len();
+        if io.lost {
+            return Err(lost(pipeline.block()));
+        }
         if io.broken {
             return Err(self.broken());
         }
@@ -267,5 +273,69 @@ impl<'a> Packet<'a> {
         }
         checksum.compute(tail, made);
         Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::core::lock;
+    use super::super::tests::core;
+    use super::*;
+    use crate::store::{Block, Target};
+
+    /// After a sync that failed once all say no, though the next one would not fail.
+    #[test]
+    fn a_replica_whose_bytes_were_not_made_durable_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let (core, events) = core(dir.path());
+        let volume = core.volumes[0].clone();
+        let fail = || *lock(&volume.syncs.fails) = Some(std::io::Error::from_raw_os_error(nix::libc::ENOSPC));
+        let failed = |error: StoreError| {
+            assert!(matches!(&error, StoreError::Io { source, .. } if is_full(source)), "{error}");
+        };
+        let refused = |error: StoreError| {
+            assert!(matches!(&error, StoreError::Unfit { .. }) && error.to_string().contains("durable"), "{error}");
+        };
+        let block = |id, stamp| Block { id, stamp };
+        let written = |id| {
+            let mut writer = core.create(block(id, 1), &Target::default(), Checksum::DEFAULT, false).unwrap();
+            writer.write(0, None, b"abc").unwrap();
+            writer.acked().advance(3);
+            Box::new(writer)
+        };
+        // hsync, and a close.
+        let mut hsync = written(1);
+        fail();
+        failed(hsync.sync().unwrap_err());
+        refused(hsync.sync().unwrap_err());
+        refused(hsync.write(3, None, b"d").unwrap_err());
+        refused(hsync.finish().unwrap_err());
+        let close = written(2);
+        fail();
+        failed(close.finish().unwrap_err());
+        // A recovery of a close.
+        let _writer = written(3);
+        fail();
+        failed(core.recover_close(block(3, 1), 2, 3).unwrap_err());
+        for id in 1..=3 {
+            refused(core.recover_close(block(id, 1), 2, 3).unwrap_err());
+            refused(core.recover_append(block(id, 1), 2, 3).map(drop).unwrap_err());
+            refused(core.recover_rbw(block(id, 1), 2, 0, 3).map(drop).unwrap_err());
+            refused(core.init_recovery(block(id, 1), 2).unwrap_err());
+        }
+        // The end of a recovery.
+        drop(written(4));
+        core.init_recovery(block(4, 1), 2).unwrap();
+        fail();
+        failed(core.update_recovery(block(4, 1), 2, 0, 3).unwrap_err());
+        refused(core.update_recovery(block(4, 1), 2, 0, 3).unwrap_err());
+        refused(core.init_recovery(block(4, 1), 3).unwrap_err());
+        // A copy goes with its writer.
+        let mut copy = core.create(block(5, 1), &Target::default(), Checksum::DEFAULT, true).unwrap();
+        copy.write(0, None, b"abc").unwrap();
+        fail();
+        failed(Box::new(copy).into_rbw(3).unwrap_err());
+        assert!(core.map().get(5).is_none());
+        assert!(volume.failure().is_none() && lock(&events).is_empty());
     }
 }
