@@ -9,8 +9,8 @@ use std::path::Path;
 use super::create::open;
 use super::map::{ReplicaMap, Resting, Slot};
 use super::names::{self, Name, SUBDIRS};
-use super::volume::{Place, Volume};
-use super::{meta, volume};
+use super::meta;
+use super::volume::{Place, Volume, is_contradiction, is_damage};
 use crate::store::{Block, Result, StoreError};
 
 /// The replicas of a volume.
@@ -120,26 +120,53 @@ impl Load<'_> {
             open(path, File::options().read(true).write(true)).map_err(|e| (path.to_owned(), e))
         };
         let (data, meta_file) = (opened(&data_path)?, opened(&meta_path)?);
-        let length = meta::read_header(&meta_file).and_then(|checksum| {
-            let len = meta::good_len(&data, &meta_file, checksum)?;
-            data.set_len(len)?;
-            meta_file.set_len(meta::file_len(checksum, len))?;
-            Ok(len)
-        });
-        let len = match length {
-            Ok(len) => len,
-            Err(error) if volume::is_failure(&error) => return Err((data_path, error)),
-            Err(error) => {
-                tracing::warn!(path = %meta_path.display(), %error, "a replica without good checksums is removed");
-                remove(&data_path)?;
-                return remove(&meta_path);
-            }
+        let length = meta::read_header(&meta_file)
+            .and_then(|checksum| Ok((checksum, meta::good_len(&data, &meta_file, checksum)?)));
+        let (checksum, len) = match length {
+            Ok(found) => found,
+            Err(error) => match Fate::of(&error) {
+                Fate::Removed => {
+                    tracing::warn!(path = %meta_path.display(), %error, "a replica without good checksums is removed");
+                    remove(&data_path)?;
+                    return remove(&meta_path);
+                }
+                Fate::Left => {
+                    tracing::warn!(path = %data_path.display(), %error, "a replica that cannot be read is left alone");
+                    return Ok(());
+                }
+                Fate::Stops => return Err((data_path, error)),
+            },
         };
+        let cut = data.set_len(len).and_then(|()| meta_file.set_len(meta::file_len(checksum, len)));
+        cut.map_err(|e| (data_path, e))?;
         self.found.push((
             block.id,
             Resting { stamp: block.stamp, len, volume: self.volume.index, unfinished: true },
         ));
         Ok(())
+    }
+}
+
+/// What becomes of a replica that was being written and that cannot be read: its bytes may have been flushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Nothing vouches for a byte of it.
+    Removed,
+    /// It has a bad sector: another start may have more luck, and it is no reason not to serve the others.
+    Left,
+    /// It is not its fault.
+    Stops,
+}
+
+impl Fate {
+    fn of(error: &io::Error) -> Fate {
+        if is_contradiction(error) {
+            Fate::Removed
+        } else if is_damage(error) {
+            Fate::Left
+        } else {
+            Fate::Stops
+        }
     }
 }
 
@@ -186,8 +213,12 @@ fn remove(path: &Path) -> Found<()> {
 }
 
 /// Puts what volumes hold into one map. Of two replicas of one block the one with the higher stamp is kept, then the
-/// longer one, then the finalized one; the other is removed.
-pub fn merge(volumes: &[std::sync::Arc<Volume>], found: Vec<Vec<(u64, Resting)>>) -> Result<ReplicaMap> {
+/// longer one, then the finalized one; the other is removed. Answers too which volumes did not let that happen.
+pub fn merge(
+    volumes: &[std::sync::Arc<Volume>],
+    found: Vec<Vec<(u64, Resting)>>,
+) -> (ReplicaMap, Vec<(u16, StoreError)>) {
+    let mut failed = Vec::new();
     let mut map = ReplicaMap::with_capacity(found.iter().map(Vec::len).sum());
     for (id, replica) in found.into_iter().flatten() {
         let mut lost = None;
@@ -204,11 +235,30 @@ pub fn merge(volumes: &[std::sync::Arc<Volume>], found: Vec<Vec<(u64, Resting)>>
         let place = Slot::Resting(lost).place();
         tracing::warn!(%block, volume = %volume.path().display(), "another replica of the block is here: removed");
         for path in [volume.data(place, id), volume.meta(place, block)] {
-            remove(&path).map_err(|(path, source)| StoreError::Io { what: "removing", path, source })?;
+            if let Err((path, source)) = remove(&path) {
+                failed.push((lost.volume, StoreError::Io { what: "removing", path, source }));
+            }
         }
     }
     for (_, slot) in map.iter() {
         volumes[usize::from(slot.volume())].count(0, slot.stamp_and_len().1);
     }
-    Ok(map)
+    (map, failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nothing_vouches_for_is_removed() {
+        let fate = |code| Fate::of(&io::Error::from_raw_os_error(code));
+        assert_eq!([fate(nix::libc::EIO), fate(nix::libc::EUCLEAN)], [Fate::Left; 2]);
+        for code in [nix::libc::EMFILE, nix::libc::ENOMEM, nix::libc::EACCES, nix::libc::EROFS, nix::libc::EINTR] {
+            assert_eq!(fate(code), Fate::Stops);
+        }
+        for kind in [io::ErrorKind::InvalidData, io::ErrorKind::UnexpectedEof] {
+            assert_eq!(Fate::of(&kind.into()), Fate::Removed);
+        }
+    }
 }

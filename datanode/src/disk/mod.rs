@@ -127,7 +127,7 @@ impl Folders {
     }
 
     /// Makes new folders this pool's, refuses those of another, and reads which replicas there are: all volumes at once,
-    /// each on a thread of its own.
+    /// each on a thread of its own. One that cannot be read fails, not the start, unless none is left.
     pub fn attach(self, pool: Pool, settings: Settings, events: EventSink) -> Result<DiskStore> {
         DiskStore::start(self.core(pool, settings, events)?)
     }
@@ -152,9 +152,26 @@ impl Folders {
                 .map(|load| load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
                 .collect()
         });
-        let found: Result<Vec<_>> = found;
-        let map = load::merge(&volumes, found?)?;
-        Ok(Arc::new(Core::new(pool, self.datanode_uuid, settings, volumes, map, events)))
+        let found: Vec<Result<Vec<_>>> = found;
+        let mut failed = Vec::new();
+        let found = found.into_iter().zip(0..).map(|(found, index)| {
+            found.unwrap_or_else(|error| {
+                failed.push((index, error));
+                Vec::new()
+            })
+        });
+        let found = found.collect();
+        let (map, stuck) = load::merge(&volumes, found);
+        failed.extend(stuck);
+        let core = Arc::new(Core::new(pool, self.datanode_uuid, settings, volumes, map, events));
+        for (index, error) in &failed {
+            core.fail_volume(&core.volumes[usize::from(*index)], error.to_string());
+        }
+        // One that is left serves; without any there is nothing to start.
+        match failed.into_iter().next() {
+            Some((_, error)) if core.volumes.iter().all(|volume| volume.failure().is_some()) => Err(error),
+            _ => Ok(core),
+        }
     }
 }
 

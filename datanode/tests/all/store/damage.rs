@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use trellis_datanode::store::{Block, BlockStore, Event, ReplicaState, StoreError};
+use trellis_datanode::disk::Folders;
+use trellis_datanode::store::{Block, BlockStore, Event, ReplicaState, StoreError, Target};
+use trellis_proto::checksum::Checksum;
 
-use super::{Fixture, bytes, read, report, write};
+use super::{Fixture, bytes, pool, quiet, read, report, volume, write};
 
 const DATA: &str = "current/finalized/subdir0/subdir0/blk_1";
 const META: &str = "current/finalized/subdir0/subdir0/blk_1_5.meta";
@@ -119,6 +121,42 @@ fn files_that_are_no_replicas_are_left_alone() {
     );
     drop(create);
     assert_eq!(fs::read(&target).unwrap(), b"precious");
+}
+
+#[test]
+fn a_volume_that_cannot_be_read_at_a_start_fails_alone() {
+    let mut fixture = Fixture::new(2);
+    let storages: Vec<_> = fixture.store().storages().into_iter().map(|s| s.storage).collect();
+    let mut replicas: Vec<_> = (1..=2).map(|id| fixture.finalized(id, 5, b"abc")).collect();
+    let on = |index: usize| Target { storage: Some(storages[index].to_string()), ..Target::default() };
+    for (id, index) in [(3, 0), (4, 1)] {
+        let made = fixture.store().create_rbw(Block { id, stamp: 5 }, &on(index), Checksum::DEFAULT);
+        replicas.push(made.unwrap().finish().unwrap());
+    }
+    fixture.restart_after(|fixture| {
+        // As a bad sector in a folder.
+        let folder = fixture.path("current/finalized/subdir0/subdir0");
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, b"").unwrap();
+    });
+    let left = replicas.iter().filter(|replica| replica.storage == storages[1]);
+    let left: Vec<_> = left.map(|r| (r.block.id, 5, r.len, ReplicaState::Finalized)).collect();
+    assert!(!left.is_empty());
+    assert_eq!(report(fixture.store()), left);
+    let failed: Vec<bool> = fixture.store().storages().iter().map(|storage| storage.failed).collect();
+    assert_eq!(failed, [true, false]);
+    let events = fixture.take_events();
+    assert!(matches!(&events[..], [Event::VolumeFailed { storage, .. }] if *storage == storages[0]), "{events:?}");
+
+    // None is left.
+    let mut alone = Fixture::new(1);
+    alone.finalized(1, 5, b"abc");
+    let folder = alone.path("current/finalized/subdir0/subdir0");
+    let dirs = alone.take_dirs();
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, b"").unwrap();
+    let opened = Folders::open(&[volume(dirs[0].path())]).unwrap().attach(pool(), quiet(), Box::new(|_| ()));
+    assert!(opened.err().unwrap().to_string().contains("looking for replicas in"));
 }
 
 #[test]
