@@ -32,8 +32,14 @@ impl Core {
         temporary: bool,
     ) -> Result<Writer> {
         let _turn = self.turn(block.id);
-        self.make_way(block)?;
+        let old = self.in_the_way(block, temporary)?;
+        // Before the old one goes: where there is no room, it stays.
         let volume = self.choose(target)?;
+        if let Some(old) = old {
+            old.stop();
+            let _io = old.io();
+            self.discard(&old);
+        }
         let io = Io { checksum, last_sum: 0, acked: Acked::new(0), broken: false, lost: false };
         let pipeline = Arc::new(InPipeline::new(volume.clone(), block, temporary, 0, io));
         let (data, meta) = (volume.data(pipeline.place(), block.id), volume.meta(pipeline.place(), block));
@@ -56,17 +62,13 @@ impl Core {
         Ok(Writer::new(self.clone(), pipeline, 0, (data_file, meta_file), true))
     }
 
-    /// Takes an older replica of this block that is still being written out of the way.
-    fn make_way(&self, block: Block) -> Result<()> {
-        let Some(found) = self.map().get(block.id).cloned() else { return Ok(()) };
-        match &found {
-            Slot::InPipeline(pipeline) if pipeline.block().stamp < block.stamp => {
-                pipeline.stop();
-                let _io = pipeline.io();
-                self.discard(pipeline);
-                Ok(())
-            }
-            _ => Err(exists(block.id, &found)),
+    /// The replica of this block that a new one takes the place of: an older one that is still being written gives way
+    /// to a copy. A client's new block gives way to nothing: what is there may have been acked.
+    fn in_the_way(&self, block: Block, temporary: bool) -> Result<Option<Arc<InPipeline>>> {
+        match self.map().get(block.id) {
+            None => Ok(None),
+            Some(Slot::InPipeline(old)) if temporary && old.block().stamp < block.stamp => Ok(Some(old.clone())),
+            Some(found) => Err(exists(block.id, found)),
         }
     }
 

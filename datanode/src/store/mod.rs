@@ -45,12 +45,13 @@ pub trait BlockStore: Send + Sync {
     fn replica(&self, block_id: u64) -> Option<Replica>;
 
     /// Starts a replica that a client writes (PIPELINE_SETUP_CREATE), with `checksum` on disk. `AlreadyExists` if
-    /// there is one, but one that is being written with a lower stamp is replaced, its writer stopped.
+    /// there is one, whatever its stamp: what it has may have been acked.
     fn create_rbw(&self, block: Block, target: &Target, checksum: Checksum)
     -> Result<Box<dyn ReplicaWriter>>;
 
     /// Starts a copy from another datanode, which no report shows until it is finished; otherwise as
-    /// [`BlockStore::create_rbw`].
+    /// [`BlockStore::create_rbw`], but it replaces one that is being written with a lower stamp, whose writer is
+    /// stopped.
     fn create_temporary(
         &self,
         block: Block,

@@ -166,8 +166,17 @@ fn what_is_not_to_be_created_or_appended_to() {
     append(5, 6, 3).unwrap();
     assert!(matches!(append(6, 7, 3), Err(StoreError::Unfit { .. })), "it is RBW");
     assert!(matches!(create(6), Err(StoreError::AlreadyExists { state: ReplicaState::Rbw, .. })));
-    create(7).unwrap();
-    assert_eq!(report(fixture.store()), [(ID, 7, 0, ReplicaState::Rbw)]);
+    assert!(matches!(create(7), Err(StoreError::AlreadyExists { state: ReplicaState::Rbw, .. })));
+    let copy = |stamp, expected_len| {
+        let target = Target { expected_len, ..Target::default() };
+        fixture.store().create_temporary(block(stamp), &target, Checksum::DEFAULT)
+    };
+    assert!(matches!(copy(6, 3), Err(StoreError::AlreadyExists { state: ReplicaState::Rbw, .. })));
+    assert!(matches!(copy(7, u64::MAX), Err(StoreError::OutOfSpace { .. })));
+    assert_eq!(report(fixture.store()), [(ID, 6, 3, ReplicaState::Rbw)], "it is the append of a closed block");
+    assert_eq!(read(fixture.store(), ID), b"abc");
+    drop(copy(7, 3).unwrap());
+    assert_eq!(report(fixture.store()), [], "the copy would have replaced it");
 }
 
 #[test]

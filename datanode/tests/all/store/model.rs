@@ -123,7 +123,8 @@ impl World {
             true => store.create_temporary(block, &target, self.checksum),
             false => store.create_rbw(block, &target, self.checksum),
         };
-        let in_pipeline = |m: &Model| matches!(m.state, ReplicaState::Rbw | ReplicaState::Temporary);
+        let in_pipeline =
+            |m: &Model| temporary && matches!(m.state, ReplicaState::Rbw | ReplicaState::Temporary);
         assert_eq!(made.is_ok(), self.models.get(&id).is_none_or(in_pipeline));
         let Ok(writer) = made else { return };
         let state = if temporary { ReplicaState::Temporary } else { ReplicaState::Rbw };

@@ -52,9 +52,13 @@ fn nothing_is_lost_or_stuck_when_all_want_the_same_blocks() {
                     let block = Block { id, stamp };
                     let next = stamps.fetch_add(1, Ordering::Relaxed);
                     let opened = match number / BLOCKS % 9 {
-                        0 | 1 => {
+                        0 => {
                             let new = Block { id, stamp: next };
                             store.create_rbw(new, &Target::default(), Checksum::DEFAULT).ok()
+                        }
+                        1 => {
+                            let new = Block { id, stamp: next };
+                            store.create_temporary(new, &Target::default(), Checksum::DEFAULT).ok()
                         }
                         2 => store.append(block, next, len).ok(),
                         3 => store.recover_rbw(block, next, 0, u64::MAX).ok(),
