@@ -69,6 +69,11 @@ impl Slot {
         }
     }
 
+    /// Whether a full report shows it.
+    pub fn is_shown(&self) -> bool {
+        self.state() != ReplicaState::Temporary
+    }
+
     /// Where its files are.
     pub fn place(&self) -> Place {
         match self {
@@ -92,12 +97,14 @@ impl Slot {
 /// Replicas by block id.
 pub struct ReplicaMap {
     slots: HashMap<u64, Slot>,
+    /// How many of them reports show, by volume.
+    shown: Vec<u64>,
 }
 
 impl ReplicaMap {
     /// An empty map with room for so many.
     pub fn with_capacity(replicas: usize) -> Self {
-        ReplicaMap { slots: HashMap::with_capacity(replicas) }
+        ReplicaMap { slots: HashMap::with_capacity(replicas), shown: Vec::new() }
     }
 
     /// The replica of a block.
@@ -107,23 +114,50 @@ impl ReplicaMap {
 
     /// Adds or replaces a replica.
     pub fn put(&mut self, block_id: u64, slot: Slot) {
-        self.slots.insert(block_id, slot);
+        self.count(&slot);
+        if let Some(old) = self.slots.insert(block_id, slot) {
+            self.discount(&old);
+        }
+    }
+
+    /// How many replicas of a volume reports show.
+    pub fn shown(&self, volume: u16) -> u64 {
+        self.shown.get(usize::from(volume)).copied().unwrap_or(0)
+    }
+
+    fn count(&mut self, slot: &Slot) {
+        let volume = usize::from(slot.volume());
+        if self.shown.len() <= volume {
+            self.shown.resize(volume + 1, 0);
+        }
+        if let Some(shown) = self.shown.get_mut(volume) {
+            *shown += u64::from(slot.is_shown());
+        }
+    }
+
+    fn discount(&mut self, slot: &Slot) {
+        if let Some(shown) = self.shown.get_mut(usize::from(slot.volume())) {
+            *shown -= u64::from(slot.is_shown());
+        }
     }
 
     /// Adds a replica unless there is one of this id, which is then returned.
     pub fn add(&mut self, block_id: u64, slot: Slot) -> Result<(), Slot> {
         match self.slots.entry(block_id) {
-            Entry::Occupied(found) => Err(found.get().clone()),
+            Entry::Occupied(found) => return Err(found.get().clone()),
             Entry::Vacant(place) => {
-                place.insert(slot);
-                Ok(())
+                place.insert(slot.clone());
             }
         }
+        self.count(&slot);
+        Ok(())
     }
 
     /// Forgets a replica.
     pub fn remove(&mut self, block_id: u64) -> Option<Slot> {
-        self.slots.remove(&block_id)
+        let slot = self.slots.remove(&block_id)?;
+        self.discount(&slot);
+        Some(slot)
     }
 
     /// Forgets all replicas of a volume and returns those that were being written.
@@ -138,6 +172,9 @@ impl ReplicaMap {
             }
             false
         });
+        if let Some(shown) = self.shown.get_mut(usize::from(volume)) {
+            *shown = 0;
+        }
         written
     }
 

@@ -328,21 +328,19 @@ impl BlockStore for DiskStore {
         let Some(volume) = self.core.volumes.iter().find(|volume| *volume.storage == *storage) else {
             return;
         };
-        for (id, slot) in self.core.map().iter().filter(|(_, slot)| slot.volume() == volume.index) {
+        let of_volume = |slot: &Slot| slot.volume() == volume.index && slot.is_shown();
+        for (id, slot) in self.core.map().iter().filter(|(_, slot)| of_volume(slot)) {
             let mut replica = self.core.shown(id, slot);
-            match slot {
-                Slot::Recovering(recovering) => replica.state = recovering.was,
-                Slot::InPipeline(pipeline) if pipeline.temporary => continue,
-                Slot::Resting(_) | Slot::InPipeline(_) => {}
+            if let Slot::Recovering(recovering) = slot {
+                replica.state = recovering.was;
             }
             each(&replica);
         }
     }
 
     fn replica_count(&self, storage: &str) -> u64 {
-        let mut count = 0;
-        self.report(storage, &mut |_| count += 1);
-        count
+        let volume = self.core.volumes.iter().find(|volume| *volume.storage == *storage);
+        volume.map_or(0, |volume| self.core.map().shown(volume.index))
     }
 
     fn storages(&self) -> Vec<StorageReport> {

@@ -43,6 +43,8 @@ pub struct Volume {
     reserve: u64,
     used: AtomicU64,
     promised: AtomicU64,
+    /// Size of the file system when it was last asked for.
+    size: AtomicU64,
     failed: OnceLock<String>,
     /// Held while a folder is made.
     making: Mutex<()>,
@@ -78,6 +80,7 @@ impl Volume {
             reserve,
             used: AtomicU64::new(0),
             promised: AtomicU64::new(0),
+            size: AtomicU64::new(0),
             failed: OnceLock::new(),
             making: Mutex::new(()),
             probing: Mutex::new(()),
@@ -165,13 +168,14 @@ impl Volume {
     /// As heartbeats tell it.
     pub fn report(&self) -> StorageReport {
         let space = self.space().unwrap_or(Space { size: 0, used: 0, available: 0 });
+        let size = self.size.load(Ordering::Relaxed);
         let used = self.used.load(Ordering::Relaxed);
         let failed = self.failure().is_some();
         StorageReport {
             storage: self.storage.clone(),
             storage_type: self.storage_type,
             failed,
-            capacity: if failed { 0 } else { space.size.saturating_sub(self.reserve) },
+            capacity: size.saturating_sub(self.reserve),
             used: if failed { 0 } else { used },
             remaining: if failed { 0 } else { self.remaining().unwrap_or(0) },
             non_dfs_used: if failed { 0 } else { space.used.saturating_sub(used) },
@@ -182,6 +186,9 @@ impl Volume {
     fn space(&self) -> io::Result<Space> {
         let found = statvfs(&self.pool_dir)?;
         let unit = found.fragment_size();
+        if self.failure().is_none() {
+            self.size.store(found.blocks().saturating_mul(unit), Ordering::Relaxed);
+        }
         Ok(Space {
             size: found.blocks().saturating_mul(unit),
             used: found.blocks().saturating_sub(found.blocks_free()).saturating_mul(unit),

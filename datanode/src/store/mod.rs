@@ -109,7 +109,7 @@ pub trait BlockStore: Send + Sync {
     /// call the store.
     fn report(&self, storage: &str, each: &mut dyn FnMut(&Replica));
 
-    /// Replicas that [`BlockStore::report`] would show.
+    /// Replicas that [`BlockStore::report`] would show; they are not walked for that.
     fn replica_count(&self, storage: &str) -> u64;
 
     /// One for each volume, failed ones too.

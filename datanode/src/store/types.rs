@@ -79,7 +79,7 @@ pub struct StorageReport {
     pub storage_type: StorageType,
     /// Its disk failed: it serves nothing until the datanode is restarted.
     pub failed: bool,
-    /// Size of the file system less the reserve.
+    /// Size of the file system less the reserve; of a failed one: what it had.
     pub capacity: u64,
     /// Used by this block pool's replicas.
     pub used: u64,

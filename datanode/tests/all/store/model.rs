@@ -290,6 +290,8 @@ impl World {
             assert_eq!(store.visible_len(replica.block).unwrap(), visible);
         }
         assert_eq!(report(store), shown);
+        let counted: u64 = store.storages().iter().map(|s| store.replica_count(&s.storage)).sum();
+        assert_eq!(counted, shown.len() as u64);
         assert_eq!(self.fixture.events.lock().unwrap().iter().filter(|e| !is_deleted(e)).count(), 0);
     }
 }

@@ -103,6 +103,8 @@ fn a_failed_volume_takes_its_replicas_along() {
     );
     let after = store.storages();
     assert_eq!((after[0].failed, after[0].remaining, after[1].failed), (true, 0, false));
+    assert_eq!(after[0].capacity, storages[0].capacity, "what was lost");
+    assert_eq!(store.replica_count(&storages[0].storage), 0);
     assert_eq!(super::report(store).iter().map(|r| r.0).collect::<Vec<_>>(), [2, 4, 5]);
     assert!(matches!(store.read(Block { id: 1, stamp: 1 }), Err(StoreError::NotFound(_))));
     let [mut failed, mut well] = <[_; 2]>::try_from(writers).ok().unwrap();
