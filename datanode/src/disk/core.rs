@@ -16,8 +16,8 @@ use super::suspects::Scanning;
 use super::volume::{Place, Volume, is_failure, is_full, is_want};
 use crate::store::{Block, Event, EventSink, Pool, Replica, ReplicaState, Result, StoreError};
 
-/// Blocks whose ids are equal modulo this share a turn.
-const TURNS: usize = 256;
+/// Blocks share this many turns. A turn is held over all IO of a change of state, a sync of a whole block too.
+const TURNS_BITS: u32 = 12;
 
 /// The store but for its threads.
 pub struct Core {
@@ -38,6 +38,11 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Which turn is a block's. All bits of the id count: the blocks of a file have the same lowest ones.
+fn turn_of(block_id: u64) -> usize {
+    (block_id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - TURNS_BITS)) as usize
+}
+
 impl Core {
     /// A store of these volumes with the replicas that were found on them.
     pub fn new(
@@ -56,7 +61,7 @@ impl Core {
             scanning: volumes.iter().map(|_| Scanning::default()).collect(),
             volumes,
             map: Mutex::new(map),
-            turns: (0..TURNS).map(|_| Mutex::new(())).collect(),
+            turns: (0..1 << TURNS_BITS).map(|_| Mutex::new(())).collect(),
             events,
         }
     }
@@ -68,7 +73,7 @@ impl Core {
 
     /// Waits until nobody else changes the state or the names of this block.
     pub fn turn(&self, block_id: u64) -> MutexGuard<'_, ()> {
-        lock(&self.turns[block_id as usize % TURNS])
+        lock(&self.turns[turn_of(block_id)])
     }
 
     /// Tells of an event.
@@ -223,4 +228,22 @@ pub fn exists(block_id: u64, found: &Slot) -> StoreError {
 pub fn unfit(block_id: u64, found: &Slot, reason: String) -> StoreError {
     let (stamp, _) = found.stamp_and_len();
     StoreError::Unfit { block: Block { id: block_id, stamp }, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ids as namenodes of both kinds give them.
+    #[test]
+    fn blocks_of_one_file_have_turns_of_their_own() {
+        for ids in [
+            (0..64).map(|block| block << 40 | 70_000).collect::<Vec<u64>>(),
+            (0..64).map(|block| (1 << 30) + block).collect(),
+            (0..64).map(|inode| 5 << 40 | inode << 8).collect(),
+        ] {
+            let turns: std::collections::BTreeSet<usize> = ids.iter().map(|id| turn_of(*id)).collect();
+            assert!(turns.len() >= 60, "{} turns for 64 blocks", turns.len());
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! What a datanode does with replicas. The data-transfer sessions, the actors and the servers know this trait only.
 //!
 //! Every call **blocks** on file IO: from async code, run it on a thread that may block. Calls for one block exclude
-//! each other; calls for different blocks do not wait for each other's IO, and none waits for a writer or reader that
-//! is merely open.
+//! each other; those for different blocks seldom do: one that changes a state may wait for another's IO, where both
+//! happen to share a lock of many. None waits for a writer or reader that is merely open, nor a packet for other blocks.
 //!
 //! A store holds one block pool. Whoever gets a block off the wire compares its pool with [`BlockStore::pool`] once.
 //!
