@@ -67,7 +67,9 @@ impl Core {
     fn in_the_way(&self, block: Block, temporary: bool) -> Result<Option<Arc<InPipeline>>> {
         match self.map().get(block.id) {
             None => Ok(None),
-            Some(Slot::InPipeline(old)) if temporary && old.block().stamp < block.stamp => Ok(Some(old.clone())),
+            Some(Slot::InPipeline(old)) if temporary && old.block().stamp < block.stamp => {
+                Ok(Some(old.clone()))
+            }
             Some(found) => Err(exists(block.id, found)),
         }
     }

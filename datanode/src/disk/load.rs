@@ -8,8 +8,8 @@ use std::path::Path;
 
 use super::create::open;
 use super::map::{ReplicaMap, Resting, Slot};
-use super::names::{self, Name, SUBDIRS};
 use super::meta;
+use super::names::{self, Name, SUBDIRS};
 use super::volume::{Place, Volume, is_contradiction, is_damage};
 use crate::store::{Block, Result, StoreError};
 
@@ -254,7 +254,9 @@ mod tests {
     fn only_what_nothing_vouches_for_is_removed() {
         let fate = |code| Fate::of(&io::Error::from_raw_os_error(code));
         assert_eq!([fate(nix::libc::EIO), fate(nix::libc::EUCLEAN)], [Fate::Left; 2]);
-        for code in [nix::libc::EMFILE, nix::libc::ENOMEM, nix::libc::EACCES, nix::libc::EROFS, nix::libc::EINTR] {
+        for code in
+            [nix::libc::EMFILE, nix::libc::ENOMEM, nix::libc::EACCES, nix::libc::EROFS, nix::libc::EINTR]
+        {
             assert_eq!(fate(code), Fate::Stops);
         }
         for kind in [io::ErrorKind::InvalidData, io::ErrorKind::UnexpectedEof] {

@@ -45,6 +45,7 @@ use map::Slot;
 use reader::Reader;
 use volume::Volume;
 
+pub use names::LAYOUT_VERSION;
 pub use sync::SyncCounts;
 
 use crate::store::{

@@ -294,7 +294,10 @@ mod tests {
             assert!(matches!(&error, StoreError::Io { source, .. } if is_full(source)), "{error}");
         };
         let refused = |error: StoreError| {
-            assert!(matches!(&error, StoreError::Unfit { .. }) && error.to_string().contains("durable"), "{error}");
+            assert!(
+                matches!(&error, StoreError::Unfit { .. }) && error.to_string().contains("durable"),
+                "{error}"
+            );
         };
         let block = |id, stamp| Block { id, stamp };
         let written = |id| {

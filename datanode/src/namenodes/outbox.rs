@@ -189,9 +189,8 @@ impl Outbox {
 impl Waiting {
     fn put(&mut self, storage: Arc<str>, change: Change) {
         let waiting = self.changes.get(&(storage.clone(), change.block.id));
-        let is_late = |newer: &Change| {
-            change.status == BlockStatus::Deleted && newer.block.stamp > change.block.stamp
-        };
+        let is_late =
+            |newer: &Change| change.status == BlockStatus::Deleted && newer.block.stamp > change.block.stamp;
         if waiting.is_some_and(is_late) {
             return;
         }

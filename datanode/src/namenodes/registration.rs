@@ -9,12 +9,11 @@ use trellis_proto::hdfs::{
     StorageInfoProto,
 };
 
+use crate::disk::LAYOUT_VERSION;
 use crate::store::{Pool, StorageType};
 
 /// The version that namenodes are told, whose protocols this datanode speaks.
 pub(crate) const SOFTWARE_VERSION: &str = "3.4.2";
-/// The version of stock's layout on disk.
-const LAYOUT_VERSION: i32 = -57;
 /// `NamespaceInfoProto.capabilities`: full reports may come as buffers.
 const BUFFERED_REPORTS: u64 = 1;
 /// Hadoop 1 spoke otherwise.

@@ -96,8 +96,9 @@ pub struct StorageReport {
 pub enum Event {
     /// The files of a replica that [`BlockStore::delete`](super::BlockStore::delete) took are gone: DELETED.
     Deleted(Replica),
-    /// The scanner read data that does not match its sums, or cannot be read: tell the namenode (reportBadBlocks).
-    /// The replica stays until the namenode has it deleted.
+    /// Whoever read or opened the replica (a client's reader, an append, a recovery, the scanner) found that its data
+    /// does not match its sums, that its files contradict each other, or that the disk cannot read them: tell the namenode
+    /// (reportBadBlocks). The replica stays until the namenode has it deleted.
     Corrupt(Replica),
     /// A replica's file is gone; so is the replica. DELETED, so that the namenode looks for another.
     Missing(Replica),

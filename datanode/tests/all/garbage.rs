@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -50,6 +52,7 @@ async fn any_bytes() {
     let namenode = Namenode::start().await;
     let node = Node::start(&namenode, config()).await;
     let (data, ipc) = (node.datanode.data, node.datanode.ipc);
+    let panics = count_panics();
     blocking(move || {
         let mut config = ProptestConfig::with_cases(300);
         config.failure_persistence = None;
@@ -65,4 +68,18 @@ async fn any_bytes() {
     })
     .await;
     node.stop().await;
+    assert_eq!(panics.load(Ordering::SeqCst), 0, "a panic is said on stderr");
+}
+
+/// Counts panics from now on, but for those of tests: in a task or thread of the datanode nobody else would see one.
+fn count_panics() -> Arc<AtomicUsize> {
+    let (panics, before) = (Arc::new(AtomicUsize::new(0)), std::panic::take_hook());
+    let counted = panics.clone();
+    std::panic::set_hook(Box::new(move |panic| {
+        let in_product =
+            panic.location().is_some_and(|at| at.file().contains("src/") && !at.file().contains("tests/"));
+        counted.fetch_add(usize::from(in_product), Ordering::SeqCst);
+        before(panic);
+    }));
+    panics
 }

@@ -146,7 +146,10 @@ fn a_volume_that_cannot_be_read_at_a_start_fails_alone() {
     let failed: Vec<bool> = fixture.store().storages().iter().map(|storage| storage.failed).collect();
     assert_eq!(failed, [true, false]);
     let events = fixture.take_events();
-    assert!(matches!(&events[..], [Event::VolumeFailed { storage, .. }] if *storage == storages[0]), "{events:?}");
+    assert!(
+        matches!(&events[..], [Event::VolumeFailed { storage, .. }] if *storage == storages[0]),
+        "{events:?}"
+    );
 
     // None is left.
     let mut alone = Fixture::new(1);

@@ -173,7 +173,11 @@ fn what_is_not_to_be_created_or_appended_to() {
     };
     assert!(matches!(copy(6, 3), Err(StoreError::AlreadyExists { state: ReplicaState::Rbw, .. })));
     assert!(matches!(copy(7, u64::MAX), Err(StoreError::OutOfSpace { .. })));
-    assert_eq!(report(fixture.store()), [(ID, 6, 3, ReplicaState::Rbw)], "it is the append of a closed block");
+    assert_eq!(
+        report(fixture.store()),
+        [(ID, 6, 3, ReplicaState::Rbw)],
+        "it is the append of a closed block"
+    );
     assert_eq!(read(fixture.store(), ID), b"abc");
     drop(copy(7, 3).unwrap());
     assert_eq!(report(fixture.store()), [], "the copy would have replaced it");
@@ -369,7 +373,12 @@ fn a_deletion_is_not_told_once_the_block_is_back() {
         };
         let mut writer = made.unwrap();
         write(&mut *writer, 0, b"abcdef");
-        let left = if back == ReplicaState::Finalized { drop(writer.finish().unwrap()); None } else { Some(writer) };
+        let left = if back == ReplicaState::Finalized {
+            drop(writer.finish().unwrap());
+            None
+        } else {
+            Some(writer)
+        };
         store.wait_for_deletions();
         let told = fixture.take_events();
         assert_eq!(told.contains(&Event::Deleted(first)), temporary, "{back:?}: {told:?}");
