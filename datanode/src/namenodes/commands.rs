@@ -81,11 +81,11 @@ fn block_of(block: &BlockProto) -> Block {
 async fn delete(shared: &Arc<Shared>, command: &BlockCommandProto) {
     let blocks: Vec<Block> = command.blocks.iter().map(block_of).collect();
     let no_acks = command.blocks.iter().filter(|block| block.num_bytes() == NO_ACK);
-    shared.namenodes.quietly(no_acks.map(|block| block.block_id));
+    shared.namenodes.quietly(no_acks.map(block_of));
     let shared = shared.clone();
     let deleted = tokio::task::spawn_blocking(move || {
         for (block, error) in shared.store.delete(&blocks) {
-            shared.namenodes.is_quiet(block.id);
+            shared.namenodes.is_quiet(block);
             tracing::info!(%block, %error, "a replica that the namenode wants deleted was not");
         }
     });

@@ -48,7 +48,7 @@ pub(crate) struct Namenodes {
     pool: OnceLock<Pool>,
     types: OnceLock<HashMap<Arc<str>, StorageType>>,
     /// Blocks that are being deleted, and the namenode knows it.
-    quiet: Mutex<HashSet<u64>>,
+    quiet: Mutex<HashSet<Block>>,
     /// When a volume failed last, ms since 1970; 0 = never.
     last_failure_ms: AtomicU64,
 }
@@ -163,21 +163,21 @@ impl Namenodes {
     }
 
     /// The namenode has these deleted and wants to hear no more of them.
-    pub(crate) fn quietly(&self, blocks: impl Iterator<Item = u64>) {
+    pub(crate) fn quietly(&self, blocks: impl Iterator<Item = Block>) {
         let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
         let room = MAX_QUIET.saturating_sub(quiet.len());
         quiet.extend(blocks.take(room));
     }
 
     /// A block is not being deleted (any more). Whether the namenode wants to hear no more of it.
-    pub(crate) fn is_quiet(&self, block_id: u64) -> bool {
-        self.quiet.lock().unwrap_or_else(PoisonError::into_inner).remove(&block_id)
+    pub(crate) fn is_quiet(&self, block: Block) -> bool {
+        self.quiet.lock().unwrap_or_else(PoisonError::into_inner).remove(&block)
     }
 
     /// Takes what happened in the store.
     pub(crate) fn event(&self, event: &Event) {
         match event {
-            Event::Deleted(replica) if self.is_quiet(replica.block.id) => {}
+            Event::Deleted(replica) if self.is_quiet(replica.block) => {}
             Event::Deleted(replica) | Event::Missing(replica) => {
                 self.change(replica, BlockStatus::Deleted, None);
             }
@@ -192,6 +192,10 @@ impl Namenodes {
     }
 
     fn change(&self, replica: &Replica, status: BlockStatus, delete_hint: Option<&str>) {
+        // It came back: its next deletion is another one.
+        if status != BlockStatus::Deleted {
+            self.is_quiet(replica.block);
+        }
         let change = Change::of(replica, status, delete_hint);
         self.outboxes().for_each(|outbox| outbox.change(&replica.storage, change.clone()));
     }
@@ -213,5 +217,37 @@ fn located(block: ExtendedBlockProto, holder: DatanodeIdProto) -> LocatedBlockPr
         locs: vec![DatanodeInfoProto { id: holder, ..Default::default() }],
         block_token: TokenProto::default(),
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::ReplicaState;
+
+    #[test]
+    fn only_the_deletion_that_is_to_be_quiet_is() {
+        let address = Address::parse("127.0.0.1:1").unwrap();
+        let namenodes = Namenodes::new(&[address], DatanodeIdProto::default(), &Config::default());
+        let replica = |stamp| Replica {
+            block: Block { id: 1, stamp },
+            len: 5,
+            state: ReplicaState::Finalized,
+            storage: "DS-1".into(),
+        };
+        let told = || namenodes.outboxes().next().unwrap().take_changes().len();
+        let quietly = |stamp| namenodes.quietly(std::iter::once(replica(stamp).block));
+        quietly(5);
+        namenodes.event(&Event::Deleted(replica(5)));
+        assert_eq!(told(), 0);
+        // It is there again before its files are gone, so that the store tells of no deletion; then it is deleted.
+        quietly(5);
+        namenodes.received(&replica(5), None);
+        assert_eq!(told(), 1);
+        namenodes.event(&Event::Deleted(replica(5)));
+        assert_eq!(told(), 1);
+        quietly(5);
+        namenodes.event(&Event::Deleted(replica(6)));
+        assert_eq!(told(), 1, "another stamp");
     }
 }
