@@ -12,6 +12,7 @@ use super::Settings;
 use super::delete::Deletions;
 use super::map::{ReplicaMap, Slot};
 use super::pipeline::InPipeline;
+use super::room::Space;
 use super::suspects::Scanning;
 use super::volume::{Place, Volume, is_failure, is_full, is_want};
 use crate::store::{Block, Event, EventSink, Pool, Replica, ReplicaState, Result, StoreError};
@@ -159,6 +160,23 @@ impl Core {
             return self.fail_volume(volume, format!("{what} {}: {error}", path.display()));
         }
         StoreError::Io { what, path: path.to_owned(), source: error }
+    }
+
+    /// The room of a volume's file system, or what it was when its disk last answered; None if it cannot be had, as of a
+    /// volume that has failed.
+    pub fn space(&self, volume: &Volume) -> Option<Space> {
+        if volume.failure().is_some() {
+            return None;
+        }
+        let error = match volume.room.ask() {
+            Ok(space) => return Some(space),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                self.fail_volume(volume, error.to_string())
+            }
+            Err(error) => self.read_error(volume, "looking for room on", volume.path(), error),
+        };
+        tracing::warn!(%error, "a volume does not tell its room");
+        None
     }
 
     /// Takes a volume out of service.

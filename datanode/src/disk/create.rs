@@ -79,14 +79,8 @@ impl Core {
         let needed = with_sums(target.expected_len);
         let mut best: Option<(u64, &Arc<Volume>)> = None;
         for volume in self.volumes.iter().filter(|volume| volume.failure().is_none()) {
-            let remaining = match volume.remaining() {
-                Ok(remaining) => remaining,
-                Err(error) => {
-                    let error = self.read_error(volume, "looking for room on", volume.path(), error);
-                    tracing::warn!(%error, "a volume is passed over");
-                    continue;
-                }
-            };
+            let Some(space) = self.space(volume) else { continue };
+            let remaining = volume.remaining(space);
             if remaining <= needed {
                 continue;
             }

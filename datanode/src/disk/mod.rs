@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `names`, `version`, `meta` | the layout: names of files, VERSION files, files of checksums |
-//! | `folder`, `volume` | a `--data` folder: lock and owner; room, and whether its disk works |
+//! | `folder`, `volume`, `room` | a `--data` folder: lock and owner; whether its disk works; how much room it has |
 //! | `map`, `pipeline` | the replicas in memory; those that are being written |
 //! | `core` | what all share, and the order of locks |
 //! | `create`, `finish`, `recovery`, `delete` | what changes a replica's state |
@@ -24,6 +24,7 @@ mod names;
 mod pipeline;
 mod reader;
 mod recovery;
+mod room;
 mod scanner;
 mod suspects;
 mod sync;
@@ -346,13 +347,8 @@ impl BlockStore for DiskStore {
 
     fn storages(&self) -> Vec<StorageReport> {
         let report = |volume: &Arc<Volume>| {
-            if volume.failure().is_none()
-                && let Err(error) = volume.remaining()
-            {
-                let error = self.core.read_error(volume, "looking for room on", volume.path(), error);
-                tracing::warn!(%error, "a volume does not tell its room");
-            }
-            volume.report()
+            let space = self.core.space(volume);
+            volume.report(space.unwrap_or_else(|| volume.room.last()))
         };
         self.core.volumes.iter().map(report).collect()
     }

@@ -12,6 +12,7 @@ use trellis_proto::checksum::Checksum;
 
 use super::core::lock;
 use super::folder::Folder;
+use super::room::{LIMITS, Room, Space};
 use super::sync::Syncs;
 use super::{meta, names};
 use crate::store::{Block, Pool, StorageReport, StorageType};
@@ -37,27 +38,19 @@ pub struct Volume {
     pub storage_type: StorageType,
     /// What makes it durable.
     pub syncs: Syncs,
+    /// How much room its file system has.
+    pub room: Arc<Room>,
     /// `DATA/current/BP-…`
     pool_dir: PathBuf,
     folder: Folder,
     reserve: u64,
     used: AtomicU64,
     promised: AtomicU64,
-    /// Size of the file system when it was last asked for.
-    size: AtomicU64,
     failed: OnceLock<String>,
     /// Held while a folder is made.
     making: Mutex<()>,
     /// Held while the disk is probed.
     probing: Mutex<()>,
-}
-
-/// Bytes of the file system below a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Space {
-    size: u64,
-    used: u64,
-    available: u64,
 }
 
 impl Volume {
@@ -70,17 +63,19 @@ impl Volume {
         storage_type: StorageType,
         reserve: u64,
     ) -> Volume {
+        let pool_dir = folder.path().join("current").join(&pool.id);
+        let measured = pool_dir.clone();
         Volume {
             index,
+            room: Room::new(Box::new(move || measure(&measured)), LIMITS),
             storage: storage.into(),
             storage_type,
             syncs: Syncs::default(),
-            pool_dir: folder.path().join("current").join(&pool.id),
+            pool_dir,
             folder,
             reserve,
             used: AtomicU64::new(0),
             promised: AtomicU64::new(0),
-            size: AtomicU64::new(0),
             failed: OnceLock::new(),
             making: Mutex::new(()),
             probing: Mutex::new(()),
@@ -157,43 +152,24 @@ impl Volume {
     }
 
     /// Bytes that may be given to further replicas.
-    pub fn remaining(&self) -> io::Result<u64> {
-        Ok(self
-            .space()?
-            .available
-            .saturating_sub(self.reserve)
-            .saturating_sub(self.promised.load(Ordering::Relaxed)))
+    pub fn remaining(&self, space: Space) -> u64 {
+        space.available.saturating_sub(self.reserve).saturating_sub(self.promised.load(Ordering::Relaxed))
     }
 
     /// As heartbeats tell it.
-    pub fn report(&self) -> StorageReport {
-        let space = self.space().unwrap_or(Space { size: 0, used: 0, available: 0 });
-        let size = self.size.load(Ordering::Relaxed);
+    pub fn report(&self, space: Space) -> StorageReport {
         let used = self.used.load(Ordering::Relaxed);
         let failed = self.failure().is_some();
         StorageReport {
             storage: self.storage.clone(),
             storage_type: self.storage_type,
             failed,
-            capacity: size.saturating_sub(self.reserve),
+            capacity: space.size.saturating_sub(self.reserve),
             used: if failed { 0 } else { used },
-            remaining: if failed { 0 } else { self.remaining().unwrap_or(0) },
+            remaining: if failed { 0 } else { self.remaining(space) },
             non_dfs_used: if failed { 0 } else { space.used.saturating_sub(used) },
             path: self.path().to_owned(),
         }
-    }
-
-    fn space(&self) -> io::Result<Space> {
-        let found = statvfs(&self.pool_dir)?;
-        let unit = found.fragment_size();
-        if self.failure().is_none() {
-            self.size.store(found.blocks().saturating_mul(unit), Ordering::Relaxed);
-        }
-        Ok(Space {
-            size: found.blocks().saturating_mul(unit),
-            used: found.blocks().saturating_sub(found.blocks_free()).saturating_mul(unit),
-            available: found.blocks_available().saturating_mul(unit),
-        })
     }
 
     /// Keeps bytes free for a replica that is being written.
@@ -215,6 +191,16 @@ impl Volume {
             self.used.fetch_sub(old - new, Ordering::Relaxed);
         }
     }
+}
+
+fn measure(dir: &Path) -> io::Result<Space> {
+    let found = statvfs(dir)?;
+    let unit = found.fragment_size();
+    Ok(Space {
+        size: found.blocks().saturating_mul(unit),
+        used: found.blocks().saturating_sub(found.blocks_free()).saturating_mul(unit),
+        available: found.blocks_available().saturating_mul(unit),
+    })
 }
 
 /// Bytes that a replica takes with its sums. Those of HDFS's default checksum: to know better, a scan would have to open
