@@ -19,6 +19,7 @@
 //! | [`frame`] | a byte stream cut into frames |
 //! | [`rpc`] | a connection: [`rpc::ServerConn`], [`rpc::reply`], [`rpc::client`] |
 //! | [`data_transfer`] | ops and packets of the datanode's data port |
+//! | [`pipeline`] | acks of a block's pipeline, names of its datanodes |
 //! | [`checksum`] | checksums of blocks: chunks, MD5 of sums, composites |
 //!
 //! Never here: sockets, clocks, random numbers, logging.
@@ -34,6 +35,7 @@ pub mod frame;
 pub mod rpc;
 
 pub mod data_transfer;
+pub mod pipeline;
 
 pub mod checksum;
 

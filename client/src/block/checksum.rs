@@ -6,9 +6,9 @@ use trellis_proto::checksum::{MD5_BYTES, Md5OfSums};
 use trellis_proto::data_transfer::Op;
 use trellis_proto::exception::Kind;
 use trellis_proto::hdfs::{self, ChecksumTypeProto, DatanodeInfoProto, OpBlockChecksumResponseProto};
+use trellis_proto::pipeline::datanode_name;
 
 use super::connection::DataFault;
-use super::datanodes::transfer_name;
 use super::locations::Located;
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -122,7 +122,7 @@ impl Client {
         for node in &located.nodes {
             match self.ask_checksum(node, located).await {
                 Ok(answer) => return Ok(answer),
-                Err(fault) => why = format!("{}: {fault}", transfer_name(node)),
+                Err(fault) => why = format!("{}: {fault}", datanode_name(&node.id)),
             }
         }
         let text = format!("Fail to get block MD5 for blk_{}: {why}", located.block.id);

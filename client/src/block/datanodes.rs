@@ -28,11 +28,6 @@ pub(super) fn is_local(node: &DatanodeInfoProto) -> bool {
     node.id.ip_addr.parse().is_ok_and(|address| OWN_ADDRESSES.contains(&address))
 }
 
-/// What a pipeline's answers call a datanode by.
-pub(super) fn transfer_name(node: &DatanodeInfoProto) -> String {
-    format!("{}:{}", node.id.ip_addr, node.id.xfer_port)
-}
-
 /// The way to all datanodes, shared by all files of a client.
 #[derive(Debug)]
 pub(crate) struct Datanodes {

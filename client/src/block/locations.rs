@@ -9,8 +9,9 @@ use trellis_proto::exception::Kind;
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::client_datanode_protocol_service::{GET_REPLICA_VISIBLE_LENGTH, SERVICE};
 use trellis_proto::hdfs::client_namenode_protocol as rpc;
+use trellis_proto::pipeline::datanode_name;
 
-use super::datanodes::{is_local, transfer_name};
+use super::datanodes::is_local;
 use crate::client::Client;
 use crate::config::ConnectionConfig;
 use crate::error::{Error, Fault, Result};
@@ -113,7 +114,7 @@ impl Client {
                 offset = located.offset.saturating_add(located.b.num_bytes());
                 all.push(BlockLocation {
                     offset: located.offset,
-                    datanodes: located.locs.iter().map(transfer_name).collect(),
+                    datanodes: located.locs.iter().map(|node| datanode_name(&node.id)).collect(),
                     corrupt: located.corrupt,
                     block: located.b.into(),
                 });
@@ -184,14 +185,14 @@ impl Client {
             match self.ask_length(node, &last.block).await {
                 // -1: it stopped while the block was written, and does not know what was acked.
                 Ok(length) if i64::try_from(length).is_err() => {
-                    why = format!("{}: no byte of its replica is visible", transfer_name(node));
+                    why = format!("{}: no byte of its replica is visible", datanode_name(&node.id));
                 }
                 Ok(length) => return Ok(length),
                 Err(fault) => {
                     let gone =
                         matches!(&fault, Fault::Exception(error) if error.kind == Kind::ReplicaNotFound);
                     not_found += usize::from(gone);
-                    why = format!("{}: {fault}", transfer_name(node));
+                    why = format!("{}: {fault}", datanode_name(&node.id));
                 }
             }
         }

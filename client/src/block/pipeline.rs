@@ -5,9 +5,10 @@ use trellis_proto::checksum::Checksum;
 use trellis_proto::common::TokenProto;
 use trellis_proto::data_transfer::Op;
 use trellis_proto::hdfs::{self, DatanodeInfoProto, Status, op_write_block_proto::BlockConstructionStage};
+use trellis_proto::pipeline::{datanode_name, is_called, is_success, statuses};
 
 use super::connection::{Connection, DataFault};
-use super::datanodes::{Datanodes, transfer_name};
+use super::datanodes::Datanodes;
 use crate::types::Block;
 
 /// One datanode of a pipeline, and where it stores the block.
@@ -36,7 +37,7 @@ impl Target {
 
     /// As it is named to people.
     pub fn name(&self) -> String {
-        transfer_name(&self.node)
+        datanode_name(&self.node.id)
     }
 }
 
@@ -109,7 +110,7 @@ impl Setup<'_> {
             return Ok(connection);
         }
         let link = answer.first_bad_link();
-        let bad = self.targets.iter().position(|target| target.name() == link).unwrap_or(0);
+        let bad = self.targets.iter().position(|target| is_called(&target.node.id, link)).unwrap_or(0);
         let message = match link {
             "" => answer.message().to_owned(),
             link => format!("{} (it cannot use {link})", answer.message()),
@@ -121,11 +122,8 @@ impl Setup<'_> {
 /// Takes the statuses of an ack, one for each datanode; the last one that is no success is the one to blame, as what
 /// comes before it only passed the bad news on.
 pub(super) fn judge(ack: &hdfs::PipelineAckProto, targets: usize) -> Result<(), Broken> {
-    // The flags hold the status too, in their lowest bits; older datanodes send replies only.
-    let of_flags = ack.flag.iter().map(|flag| (flag & 0xf) as i32);
-    let statuses: Vec<i32> = if ack.flag.is_empty() { ack.reply.clone() } else { of_flags.collect() };
-    let success = Status::Success as i32;
-    match statuses.iter().rposition(|status| *status != success) {
+    let statuses = statuses(ack);
+    match statuses.iter().rposition(|status| !is_success(*status)) {
         Some(at) if at < targets => {
             let status = Status::try_from(statuses.get(at).copied().unwrap_or_default());
             let status = status.unwrap_or(Status::Error);

@@ -9,9 +9,9 @@ use tokio::time;
 use trellis_proto::exception::Kind;
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::client_namenode_protocol as rpc;
+use trellis_proto::pipeline::datanode_name;
 
 use super::connection::DataFault;
-use super::datanodes::transfer_name;
 use super::locations::{Located, Locations};
 use super::read::BlockRead;
 use crate::client::Client;
@@ -252,7 +252,7 @@ impl Inner {
             match self.connect(&node, &located, range).await {
                 Ok(read) => return Ok(Current { located, node, read }),
                 Err(fault) => {
-                    tracing::debug!(path = self.path, node = transfer_name(&node), %fault, "not read here");
+                    tracing::debug!(path = self.path, node = datanode_name(&node.id), %fault, "not read here");
                     self.failed(&located, node, fault, failures).await;
                 }
             }
@@ -285,10 +285,10 @@ impl Inner {
         fault: DataFault,
         failures: &mut Failures,
     ) {
-        failures.last = Some(format!("{}: {fault}", transfer_name(&node)));
+        failures.last = Some(format!("{}: {fault}", datanode_name(&node.id)));
         self.lock().dead.insert(node.id.datanode_uuid.clone());
         if let DataFault::Checksum(_) = fault {
-            tracing::warn!(path = self.path, block = located.block.id, node = transfer_name(&node), %fault);
+            tracing::warn!(path = self.path, block = located.block.id, node = datanode_name(&node.id), %fault);
             failures.corrupt.push(node);
             self.report(located, &failures.corrupt).await;
         }
