@@ -5,13 +5,10 @@
 use std::collections::VecDeque;
 
 use trellis_proto::hdfs::{PipelineAckProto, Status};
+use trellis_proto::pipeline::{UNKNOWN_SEQNO, ack, is_success, statuses};
 
-/// Sequence number of an ack that answers no packet: an error of the pipeline, or a word out of band.
-pub(crate) const UNKNOWN_SEQNO: i64 = -2;
 /// Packets that may wait for their acks; stock clients have at most 80 on their way.
 const MAX_WAITING: usize = 1 << 16;
-/// The bits of `flag` that hold a status.
-const STATUS_BITS: u32 = 0xf;
 
 /// A packet that was written here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +28,8 @@ pub(crate) enum Step {
     Packet { packet: Written, success: bool, ack: PipelineAckProto },
     /// It answers no packet: send it up.
     Relay(PipelineAckProto),
+    /// It was kept until its packet is written here.
+    Early,
 }
 
 /// Why no ack can go up any more.
@@ -53,11 +52,21 @@ pub(crate) enum AckFault {
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     waiting: VecDeque<Written>,
+    /// Packets that go on and are not written here yet.
+    ahead: usize,
+    /// Their acks.
+    early: VecDeque<PipelineAckProto>,
 }
 
 impl Acks {
+    /// So many more packets go on to the next datanode before they are written here.
+    pub(crate) fn go_ahead(&mut self, packets: usize) {
+        self.ahead += packets;
+    }
+
     /// Notes a packet that was written here. False: too many wait.
     pub(crate) fn push(&mut self, packet: Written) -> bool {
+        self.ahead = self.ahead.saturating_sub(1);
         self.waiting.push_back(packet);
         self.waiting.len() <= MAX_WAITING
     }
@@ -67,18 +76,27 @@ impl Acks {
         self.waiting.is_empty()
     }
 
+    /// The next ack that came early and whose packet was written here meanwhile: to be taken before all others.
+    pub(crate) fn next_early(&mut self) -> Option<PipelineAckProto> {
+        self.early.pop_front_if(|_| !self.waiting.is_empty())
+    }
+
     /// Takes an ack from below.
     pub(crate) fn take_ack(&mut self, below: PipelineAckProto) -> Result<Step, AckFault> {
         let statuses = statuses(&below);
         if statuses.first() == Some(&(Status::ErrorChecksum as i32)) {
             return Err(AckFault::SentCorrupt);
         }
-        let success = statuses.iter().all(|status| *status == Status::Success as i32);
+        let success = statuses.iter().all(|status| is_success(*status));
         let ack = ack(below.seqno, &[&[Status::Success as i32], &statuses[..]].concat(), &below.flag);
         if below.seqno == UNKNOWN_SEQNO {
             return Ok(Step::Relay(ack));
         }
         match self.waiting.front() {
+            None if self.early.len() < self.ahead => {
+                self.early.push_back(below);
+                Ok(Step::Early)
+            }
             Some(packet) if packet.seqno == below.seqno => {
                 let packet = *packet;
                 self.waiting.pop_front();
@@ -97,23 +115,6 @@ pub(crate) fn own_ack(seqno: i64, status: Status) -> PipelineAckProto {
 /// What goes up when the next datanode fails: it is the bad one.
 pub(crate) fn mirror_failed() -> PipelineAckProto {
     ack(UNKNOWN_SEQNO, &[Status::Success as i32, Status::Error as i32], &[])
-}
-
-/// `below`: the flags of the nodes further down, as they came.
-fn ack(seqno: i64, statuses: &[i32], below: &[u32]) -> PipelineAckProto {
-    let mut flag: Vec<u32> = statuses.iter().map(|status| *status as u32 & STATUS_BITS).collect();
-    for (own, theirs) in flag.iter_mut().skip(1).zip(below) {
-        *own = *theirs;
-    }
-    PipelineAckProto { seqno, reply: statuses.to_vec(), downstream_ack_time_nanos: Some(0), flag }
-}
-
-/// The statuses of an ack; where there are flags, they count.
-fn statuses(ack: &PipelineAckProto) -> Vec<i32> {
-    match ack.flag.is_empty() {
-        true => ack.reply.clone(),
-        false => ack.flag.iter().map(|flag| (flag & STATUS_BITS) as i32).collect(),
-    }
 }
 
 #[cfg(test)]
@@ -159,6 +160,23 @@ mod tests {
         let Ok(Step::Packet { success: false, .. }) = acks.take_ack(own_ack(0, Status::Error)) else {
             panic!()
         };
+    }
+
+    #[test]
+    fn an_ack_that_comes_before_its_packet_is_written_here_waits_for_that() {
+        let (mut acks, ok) = (Acks::default(), |seqno| own_ack(seqno, Status::Success));
+        acks.go_ahead(2);
+        assert_eq!((acks.take_ack(ok(0)), acks.take_ack(ok(1))), (Ok(Step::Early), Ok(Step::Early)));
+        let third = acks.take_ack(ok(2));
+        assert_eq!(third, Err(AckFault::Sequence { due: None, got: 2 }), "it was not sent");
+        assert_eq!(acks.take_ack(own_ack(1, Status::ErrorChecksum)), Err(AckFault::SentCorrupt));
+        assert_eq!(acks.next_early(), None, "none of them is written here");
+        for seqno in 0..2 {
+            assert!(acks.push(Written { seqno, end: 0, last: false }));
+            let early = acks.next_early().unwrap();
+            let Ok(Step::Packet { packet, success: true, .. }) = acks.take_ack(early) else { panic!() };
+            assert_eq!((packet.seqno, acks.next_early()), (seqno, None));
+        }
     }
 
     #[test]

@@ -57,10 +57,9 @@ impl CopyIn<'_> {
                 peer.fill_until(whole + limit)?;
                 continue;
             }
-            whole = Instant::now();
             let bytes = peer.buffered().get(..packets.len).unwrap_or_default();
             if let Some(mirror) = &mut self.mirror
-                && let Err(error) = mirror.forward(bytes)
+                && let Err(error) = mirror.peer.send(bytes)
             {
                 tracing::info!(below = %mirror.peer.address(), %error, "a copy goes on without the next datanode");
                 self.mirror = None;
@@ -74,7 +73,6 @@ impl CopyIn<'_> {
             }
             if let Some(throttle) = self.throttle {
                 throttle.take(packets.len);
-                whole = Instant::now();
             }
             if let Some(waits) = self.waits
                 && told.elapsed() > timeout / 2
@@ -85,6 +83,8 @@ impl CopyIn<'_> {
                 })?;
                 told = Instant::now();
             }
+            // However long all this took, the sender is not to blame.
+            whole = Instant::now();
         }
     }
 }

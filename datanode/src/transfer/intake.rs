@@ -84,7 +84,7 @@ impl Intake {
         if !data.is_empty() {
             self.write(offset, sums, data)?;
             shared.metrics.bytes_written.increment(data.len() as u64);
-        } else if header.seqno >= 0 && offset > self.writer.len() {
+        } else if offset > self.writer.len() {
             let have = self.writer.len();
             return Err(invalid(format!("an empty packet at offset {offset} of {have} bytes")).into());
         }

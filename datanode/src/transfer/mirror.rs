@@ -4,9 +4,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use trellis_proto::data_transfer::Op;
-use trellis_proto::hdfs::{BlockOpResponseProto, DatanodeIdProto, DatanodeInfoProto, OpWriteBlockProto};
+use trellis_proto::hdfs::{BlockOpResponseProto, DatanodeInfoProto, OpWriteBlockProto};
 
-use super::peer::Peer;
+use super::peer::{Peer, invalid};
 use crate::config::Config;
 use crate::shared::Shared;
 
@@ -39,11 +39,13 @@ impl Mirror {
         self.peer.next_message(self.timeout)
     }
 
-    /// Sends packets as they came.
-    pub(crate) fn forward(&mut self, packets: &[u8]) -> io::Result<()> {
-        self.peer.send(packets)?;
-        self.last_sent = Instant::now();
-        Ok(())
+    /// Sends what it takes at once of packets as they came, and says how much that is; 0: nothing for now.
+    pub(crate) fn forward(&mut self, packets: &[u8]) -> io::Result<usize> {
+        let sent = self.peer.send_some(packets)?;
+        if sent > 0 {
+            self.last_sent = Instant::now();
+        }
+        Ok(sent)
     }
 }
 
@@ -54,11 +56,11 @@ pub(crate) fn connect(shared: &Shared, targets: &[DatanodeInfoProto]) -> io::Res
     };
     let config = &shared.config;
     let host = if config.use_hostnames { &first.id.host_name } else { &first.id.ip_addr };
-    let address = join(host, first.id.xfer_port);
     let connect = read_timeout(config, targets.len());
     let write = config.write_timeout + config.timeout_per_node * nodes(targets.len());
-    Peer::connect(&address, connect, write, shared.large.clone())
-        .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+    let port = u16::try_from(first.id.xfer_port).map_err(invalid);
+    port.and_then(|port| Peer::connect((host, port), connect, write, shared.large.clone()))
+        .map_err(|error| io::Error::new(error.kind(), format!("{host}:{}: {error}", first.id.xfer_port)))
 }
 
 /// How long `below` datanodes may be silent.
@@ -68,18 +70,6 @@ fn read_timeout(config: &Config, below: usize) -> Duration {
 
 fn nodes(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-/// Where a datanode takes data, as clients compare it with `firstBadLink`.
-pub(crate) fn transfer_address(id: &DatanodeIdProto) -> String {
-    join(&id.ip_addr, id.xfer_port)
-}
-
-fn join(host: &str, port: u32) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
 }
 
 /// The op for the next datanode: the same, less this one's part.

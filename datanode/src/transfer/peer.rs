@@ -4,11 +4,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
 use prost::Message;
 use trellis_proto::data_transfer::{
     Op, PacketShape, TransferError, look_at_packet, packet_len, put_message, put_op, take_message, take_op,
@@ -81,14 +84,14 @@ impl Peer {
         Ok(Peer { stream, address, input, start: 0, end: 0, large, borrowed: 0, read_timeout: None })
     }
 
-    /// Connects to `HOST:PORT`.
+    /// Connects to a port of a host.
     pub(crate) fn connect(
-        address: &str,
+        address: (&str, u16),
         connect_timeout: Duration,
         write_timeout: Duration,
         large: Arc<LargePackets>,
     ) -> io::Result<Peer> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
+        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{} has no address", address.0));
         for candidate in address.to_socket_addrs()? {
             match TcpStream::connect_timeout(&candidate, connect_timeout) {
                 Ok(stream) => return Peer::new(stream, write_timeout, large),
@@ -293,6 +296,18 @@ impl Peer {
         let mut out = BytesMut::new();
         put_op(&mut out, op, message);
         self.send(&out)
+    }
+
+    /// Sends what the socket takes of `bytes` at once, and says how much that is; 0: nothing for now.
+    pub(crate) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        loop {
+            return match send(self.stream.as_raw_fd(), bytes, flags) {
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => Ok(0),
+                sent => Ok(sent?),
+            };
+        }
     }
 
     /// Sends all of `bytes`.

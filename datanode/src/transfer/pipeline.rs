@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,6 +19,9 @@ use super::intake::{Intake, Packets};
 use super::mirror::Mirror;
 use super::peer::Peer;
 use crate::shared::Shared;
+
+/// How long what a datanode sent before it hung up is waited for: it is here already.
+const LAST_WORDS: Duration = Duration::from_millis(1);
 
 /// A block that a client writes.
 pub(crate) struct Pipeline<'a> {
@@ -41,11 +44,13 @@ pub(crate) struct Pipeline<'a> {
     /// When something last came from above, and when a packet was last whole.
     heard: Instant,
     whole: Instant,
-    /// When something last came from below, or the first packet went there that waits for its ack.
+    /// When something last came from below. As in stock, idle time counts too: the client's own time limit began with
+    /// the ack that it got last, and when that is over it blames the first datanode.
     heard_below: Instant,
 }
 
 /// Which sides have something to say.
+#[derive(Clone, Copy)]
 struct Ready {
     above: bool,
     below: bool,
@@ -101,15 +106,9 @@ impl<'a> Pipeline<'a> {
             return Ok(());
         }
         self.ended = packets.ends();
-        self.whole = Instant::now();
-        if let Some(mirror) = &mut self.mirror {
-            if self.acks.is_empty() {
-                self.heard_below = self.whole;
-            }
-            let bytes = self.peer.buffered().get(..packets.len).unwrap_or_default();
-            if let Err(error) = mirror.forward(bytes) {
-                self.mirror_failed(&error)?;
-            }
+        if self.mirror.is_some() {
+            self.acks.go_ahead(packets.shapes.len());
+            self.forward(packets.len)?;
         }
         for (start, shape) in &packets.shapes {
             let bytes = self.peer.buffered().get(*start..).unwrap_or_default();
@@ -125,6 +124,43 @@ impl<'a> Pipeline<'a> {
             }
         }
         self.peer.consume(packets.len);
+        self.take_acks()?;
+        self.send_up()?;
+        // However long all this took, the sender is not to blame.
+        self.whole = Instant::now();
+        self.heard = self.whole;
+        Ok(())
+    }
+
+    /// Passes the first `len` bytes that came from above on, as fast as they are taken, and takes acks meanwhile.
+    fn forward(&mut self, len: usize) -> Result<(), Fault> {
+        let mut sent = 0;
+        while sent < len
+            && let Some(mirror) = &mut self.mirror
+        {
+            match mirror.forward(self.peer.buffered().get(sent..len).unwrap_or_default()) {
+                Ok(0) => {
+                    let deadline = self.heard_below + mirror.timeout;
+                    let both = PollFlags::POLLIN | PollFlags::POLLOUT;
+                    let mut fds = [PollFd::new(mirror.peer.stream().as_fd(), both)];
+                    let ready = wait_until(&mut fds, deadline)?;
+                    let [below] = fds.map(|fd| fd.revents().unwrap_or(PollFlags::empty()));
+                    if !ready {
+                        self.mirror_failed(&timed_out("it takes nothing and acks nothing for too long"))?;
+                    } else if below != PollFlags::POLLOUT {
+                        self.hear_below()?;
+                    }
+                }
+                Ok(some) => sent += some,
+                Err(error) => {
+                    // What it said before it hung up counts.
+                    if mirror.peer.fill_within(LAST_WORDS).is_ok() {
+                        self.take_acks()?;
+                    }
+                    self.mirror_failed(&error)?;
+                }
+            }
+        }
         self.send_up()
     }
 
@@ -182,7 +218,7 @@ impl<'a> Pipeline<'a> {
         }
         let Some(mirror) = &self.mirror else {
             if Instant::now() >= above {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the sender is too slow").into());
+                return Err(timed_out("the sender is too slow").into());
             }
             return Ok(Ready { above: true, below: false });
         };
@@ -199,14 +235,14 @@ impl<'a> Pipeline<'a> {
             return Ok(ready);
         }
         if below.is_some_and(|below| Instant::now() >= below) {
-            self.mirror_failed(&io::Error::new(io::ErrorKind::TimedOut, "no ack came for too long"))?;
+            self.mirror_failed(&timed_out("no ack came for too long"))?;
             self.send_up()?;
             return Ok(ready);
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "the sender was silent for too long").into())
+        Err(timed_out("the sender was silent for too long").into())
     }
 
-    /// Takes the acks that have come from below.
+    /// Reads what has come from below.
     fn hear_below(&mut self) -> Result<(), Fault> {
         let Some(mirror) = &mut self.mirror else { return Ok(()) };
         if let Err(error) = mirror.peer.fill_within(mirror.timeout) {
@@ -214,14 +250,21 @@ impl<'a> Pipeline<'a> {
             return self.send_up();
         }
         self.heard_below = Instant::now();
+        self.take_acks()?;
+        self.send_up()
+    }
+
+    /// Takes the acks that have come from below.
+    fn take_acks(&mut self) -> Result<(), Fault> {
         while let Some(mirror) = &mut self.mirror {
-            let step = match mirror.peer.buffered_message::<PipelineAckProto>() {
+            let next = match self.acks.next_early() {
+                Some(early) => Ok(Some(early)),
+                None => mirror.peer.buffered_message::<PipelineAckProto>(),
+            };
+            let step = match next {
                 Ok(None) => break,
                 Ok(Some(ack)) => self.acks.take_ack(ack),
-                Err(error) => {
-                    self.mirror_failed(&error)?;
-                    break;
-                }
+                Err(error) => return self.mirror_failed(&error),
             };
             match step {
                 Ok(Step::Packet { packet, success, ack }) => {
@@ -231,11 +274,12 @@ impl<'a> Pipeline<'a> {
                     self.say(&ack);
                 }
                 Ok(Step::Relay(ack)) => self.say(&ack),
+                Ok(Step::Early) => {}
                 Err(fault @ super::acks::AckFault::SentCorrupt) => return Err(fault.into()),
                 Err(fault) => self.mirror_failed(&super::peer::invalid(fault))?,
             }
         }
-        self.send_up()
+        Ok(())
     }
 
     /// The datanode below failed: the client is told which, and will leave it out of its next pipeline.
@@ -261,16 +305,25 @@ impl<'a> Pipeline<'a> {
 fn wait_for_either(above: Option<&Peer>, below: &Peer, deadline: Instant) -> io::Result<Ready> {
     let sockets = [Some(below), above].into_iter().flatten().map(|peer| peer.stream().as_fd());
     let mut fds: Vec<PollFd<'_>> = sockets.map(|socket| PollFd::new(socket, PollFlags::POLLIN)).collect();
+    wait_until(&mut fds, deadline)?;
+    let ready = |fd: &PollFd<'_>| fd.any().unwrap_or(true);
+    Ok(Ready { below: fds.first().is_some_and(ready), above: fds.get(1).is_some_and(ready) })
+}
+
+/// Waits until one of them is ready; false: none was until `deadline`.
+fn wait_until(fds: &mut [PollFd<'_>], deadline: Instant) -> io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, timeout) {
+        match poll(fds, timeout) {
             Ok(0) if Instant::now() < deadline => {}
-            Ok(_) => break,
+            Ok(ready) => return Ok(ready > 0),
             Err(nix::errno::Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
-    let ready = |fd: &PollFd<'_>| fd.any().unwrap_or(true);
-    Ok(Ready { below: fds.first().is_some_and(ready), above: fds.get(1).is_some_and(ready) })
+}
+
+fn timed_out(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, why)
 }

@@ -5,11 +5,12 @@ use std::net::Shutdown;
 use trellis_proto::checksum::Checksum;
 use trellis_proto::hdfs::op_write_block_proto::BlockConstructionStage as Stage;
 use trellis_proto::hdfs::{BlockOpResponseProto, OpWriteBlockProto, Status, StorageTypeProto};
+use trellis_proto::pipeline::datanode_name;
 
 use super::copy_in::CopyIn;
 use super::fault::Fault;
 use super::intake::Intake;
-use super::mirror::{Mirror, passed_on, transfer_address};
+use super::mirror::{Mirror, passed_on};
 use super::peer::Peer;
 use super::pipeline::Pipeline;
 use crate::shared::Shared;
@@ -81,7 +82,7 @@ fn prepare<'a>(
     {
         peer.send_message(&refusal(
             fault.as_java(&shared.store.pool().id),
-            Some(transfer_address(&shared.namenodes.me())),
+            Some(datanode_name(&shared.namenodes.me())),
         ))?;
     }
     prepared
@@ -185,13 +186,13 @@ fn set_up_mirror(shared: &Shared, peer: &Peer, request: &Request<'_>) -> Result<
             Ok(Some(mirror))
         }
         Ok((_, answer)) => {
-            let why = format!("{} below refuses: {}", transfer_address(&next.id), answer.message());
+            let why = format!("{} below refuses: {}", datanode_name(&next.id), answer.message());
             peer.send_message(&answer)?;
             Err(Fault::Elsewhere(why))
         }
         Err(error) => {
             let why = format!("the next datanode of the pipeline: {error}");
-            peer.send_message(&refusal(why.clone(), Some(transfer_address(&next.id))))?;
+            peer.send_message(&refusal(why.clone(), Some(datanode_name(&next.id))))?;
             Err(Fault::Elsewhere(why))
         }
     }

@@ -18,6 +18,10 @@ use crate::support::{Node, blocking, bytes, config};
 const OK: Status = Status::Success;
 const BAD: Status = Status::Error;
 
+/// More than sockets hold, and packets of it.
+const MUCH: usize = 16 << 20;
+const PIECE: usize = 64 << 10;
+
 /// A datanode that the test plays.
 struct Played {
     listener: TcpListener,
@@ -220,6 +224,66 @@ async fn acks_out_of_order_and_silence_count_as_failures() {
         // A client that says nothing is left.
         let (mut peer, _) = Peer::write(address, &write_op(3, 7, &[]));
         assert!(peer.is_closed());
+    })
+    .await;
+}
+
+/// Sends more than sockets hold, in a thread of its own, and then its end if the block ends there.
+fn send_much(mut peer: Peer, ends: bool) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let data = bytes(MUCH);
+        for (seqno, piece) in data.chunks(PIECE).enumerate() {
+            peer.packet(seqno as i64, (seqno * PIECE) as u64, piece, false);
+        }
+        if ends {
+            peer.packet((MUCH / PIECE) as i64, MUCH as u64, b"", false);
+        }
+    })
+}
+
+#[tokio::test]
+async fn one_that_takes_nothing_more_is_named_and_what_it_acked_before_goes_up() {
+    let quick = Config {
+        read_timeout: Duration::from_millis(300),
+        timeout_per_node: Duration::from_millis(10),
+        ..config()
+    };
+    play(quick, |address, played| {
+        let mut peer = Peer::connect(address);
+        peer.op(Op::WriteBlock, &write_op(1, 7, from_ref(&played.id)));
+        let mut below = played.accept_ready();
+        peer.answer::<BlockOpResponseProto>();
+        let sender = send_much(peer.twin(), false);
+        for seqno in 0..3 {
+            assert_eq!(below.take_packet().unwrap().header.seqno, seqno);
+            below.message(&PipelineAckProto { seqno, reply: vec![OK.into()], ..Default::default() });
+            assert_eq!(peer.ack(), (seqno, vec![OK, OK]));
+        }
+        assert_eq!(peer.ack(), (-2, vec![OK, BAD]));
+        sender.join().unwrap();
+        drop(below);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_copy_is_whole_though_the_next_datanode_takes_nothing() {
+    let quick = Config {
+        read_timeout: Duration::from_millis(300),
+        write_timeout: Duration::from_millis(1500),
+        timeout_per_node: Duration::ZERO,
+        ..config()
+    };
+    play(quick, |address, played| {
+        let mut op = write_op(1, 7, from_ref(&played.id));
+        op.header.client_name = String::new();
+        let mut peer = Peer::connect(address);
+        peer.op(Op::WriteBlock, &op);
+        let below = played.accept();
+        send_much(peer.twin(), true).join().unwrap();
+        assert!(peer.is_closed());
+        assert!(Peer::read_block(address, block(1, 7, MUCH as u64)) == bytes(MUCH));
+        drop(below);
     })
     .await;
 }

@@ -5,6 +5,7 @@ use trellis_proto::hdfs::datanode::BlockReceivedAndDeletedRequestProto;
 use trellis_proto::hdfs::datanode::received_deleted_block_info_proto::BlockStatus;
 use trellis_proto::hdfs::op_write_block_proto::BlockConstructionStage as Stage;
 use trellis_proto::hdfs::{BlockOpResponseProto, PipelineAckProto, Status};
+use trellis_proto::pipeline::datanode_name;
 
 use crate::namenode::Namenode;
 use crate::peer::{Peer, block, write_op};
@@ -122,11 +123,25 @@ async fn a_client_that_dies_leaves_what_it_wrote_for_recovery() {
     // A restart finds them again.
     let dir = node.stop().await;
     node = Node::in_dir(&namenode, config(), dir).await;
-    let address = node.datanode.data;
+    let (address, id) = (node.datanode.data, node.id.clone());
     blocking(move || {
         for (id, len) in [(3, 512), (4, 2000)] {
             assert_eq!(Peer::read_block(address, block(id, 7, len as u64)), data[..len]);
         }
+        // Nobody knows what was acked of them: a pipeline goes on without this datanode.
+        for stage in [
+            Stage::PipelineSetupStreamingRecovery,
+            Stage::PipelineSetupAppendRecovery,
+            Stage::PipelineCloseRecovery,
+        ] {
+            let mut op = write_op(4, 7, &[]);
+            op.stage = stage.into();
+            (op.min_bytes_rcvd, op.max_bytes_rcvd, op.latest_generation_stamp) = (2000, 2000, 8);
+            let answer = Peer::write(address, &op).1;
+            assert_eq!((answer.status(), answer.first_bad_link()), (Status::Error, &*datanode_name(&id)));
+            assert!(answer.message().contains("ReplicaNotFoundException: "), "{answer:?}");
+        }
+        assert_eq!(Peer::read_block(address, block(4, 7, 2000)), data, "they left it as it was");
     })
     .await;
     node.stop().await;
@@ -254,10 +269,13 @@ async fn what_cannot_be_written_is_refused_with_a_reason() {
         op.requested_checksum.bytes_per_checksum = 0;
         assert_eq!(Peer::write(address, &op).1.status(), Status::Error);
 
-        // An offset beyond what is there, and sums that are too few.
-        let (mut peer, _) = Peer::write(address, &write_op(2, 7, &[]));
-        peer.packet(0, 512, &[0; 512], false);
-        assert!(peer.is_closed());
+        // An offset beyond what is there, of a heartbeat too: what it names would count as acked.
+        for (seqno, data) in [(0, &[0; 512][..]), (1, b""), (-1, b"")] {
+            let (mut peer, _) = Peer::write(address, &write_op((30 + seqno) as u64, 7, &[]));
+            peer.packet(seqno, 512, data, false);
+            assert!(peer.is_closed(), "{seqno}");
+        }
+        // Sums that are too few.
         let (mut peer, _) = Peer::write(address, &write_op(3, 7, &[]));
         peer.packet_with(0, 0, &[0; 1024], &[0; 4], false, false);
         assert_eq!(peer.ack(), (0, vec![Status::ErrorChecksum]));
