@@ -169,7 +169,8 @@ fn present(
     let is_whole = state == ReplicaState::Finalized;
     let is_later = |old: &Replica| old.state() == ReplicaState::Finalized && old.stamp >= told.stamp;
     let is_coming = |old: &Replica| old.ordered() == Ordered::Copy;
-    let says_less = |old: &Replica| is_later(old) || is_coming(old);
+    // An older one is not the copy, and keeps it out.
+    let says_less = |old: &Replica| is_later(old) || (is_coming(old) && told.stamp >= block.stamp);
     if !is_whole && (block.expected.contains(&told.storage) || old.as_ref().is_some_and(says_less)) {
         // The pipeline says so, or it is whole since, or a copy that was ordered is on its way.
         return Ok(());

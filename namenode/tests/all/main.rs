@@ -103,6 +103,7 @@ macro_rules! either {
             redundancy::the_last_ones_stay,
             redundancy::corrupt_ones_go_when_enough_are_good,
             redundancy::late_changes_are_noted_again,
+            redundancy::an_older_one_where_a_copy_is_to_come_goes,
             redundancy::an_outdated_one_goes_by_its_own_stamp,
             redundancy::a_datanode_dies_and_returns,
             redundancy::many_blocks,

@@ -420,6 +420,17 @@ pub async fn late_changes_are_noted_again() {
     assert_eq!(world.round().await.copies, 1);
 }
 
+/// A datanode that was away while a block was recovered still writes the block as it was, which keeps a copy out: that is
+/// told in full while a copy to there is waited for.
+pub async fn an_older_one_where_a_copy_is_to_come_goes() {
+    let mut world = World::new(2, 2, 1).await;
+    world.holders(1, &[0]).await;
+    assert_eq!(world.round().await.copies, 1);
+    let old = Reported { stamp: 1000, ..world.told(0, 1, What::Listed(ReplicaState::BeingWritten)) };
+    apply(&world.nn, "u2", vec![old]).await.unwrap();
+    assert_eq!(world.round().await.removed, 1);
+}
+
 /// A datanode deletes a replica only by the stamp that it knows: one that missed an append goes by its own, or the copy
 /// that is to take its place is refused for ever.
 pub async fn an_outdated_one_goes_by_its_own_stamp() {
