@@ -616,7 +616,7 @@ pub struct Replica {
     /// What was ordered, if it has not come about yet.
     #[prost(enumeration = "Ordered", tag = "6")]
     pub ordered: i32,
-    /// When that was ordered, ms since the epoch.
+    /// When that was ordered, ms since the epoch. With nothing ordered: when a deletion was taken back, 0 = never.
     #[prost(int64, tag = "7")]
     pub ordered_ms: i64,
 }

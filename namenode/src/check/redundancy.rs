@@ -103,8 +103,8 @@ fn trouble(
     if !all_live || storages.any_failed() {
         return None;
     }
-    if good.len() > wanted {
-        return Some(format!("has {} replicas, {wanted} are wanted", good.len()));
+    if datanodes.len() > wanted {
+        return Some(format!("has {} replicas, {wanted} are wanted", datanodes.len()));
     }
     let is_bad = |replica: &Replica| {
         let ended = [ReplicaState::Finalized as i32, ReplicaState::WaitingToBeRecovered as i32];

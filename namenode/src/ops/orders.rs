@@ -92,3 +92,23 @@ pub fn let_go(
     invalidate(tx, block, found, storages, false)?;
     Ok(tx.put(key, block)?)
 }
+
+/// Takes back deletions, given as block and replica. Datanodes may have heard of them all the same, and have yet to tell of
+/// it.
+pub fn take_back(tx: &mut Tx<'_, '_>, leaving: &[(u64, Found)]) -> Result<()> {
+    let view = tx.ctx.datanodes.clone();
+    leaving.iter().for_each(|(id, found)| want_replica(tx, *id, found.storage));
+    let told = |(id, found): &(u64, Found)| {
+        Some(command(view.storage(found.storage)?.node.row.number, CommandKind::Invalidate, *id))
+    };
+    let commands: Vec<_> = leaving.iter().filter_map(told).collect();
+    let rows = tx.get_all(&commands, Hold::Loose)?;
+    for (id, Found { storage, replica }) in leaving {
+        let (ordered, ordered_ms) = (Ordered::Nothing as i32, tx.ctx.now_ms);
+        put(tx, *id, *storage, &Replica { ordered, ordered_ms, ..replica.clone() })?;
+    }
+    for (key, _) in commands.iter().zip(rows).filter(|(_, row)| row.is_some()) {
+        tx.delete(key)?;
+    }
+    Ok(())
+}

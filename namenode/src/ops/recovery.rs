@@ -16,6 +16,8 @@
 //! A block that may have been written to is never given up here, whatever is heard of its datanodes: a writer flushes
 //! without telling lengths, and datanodes that are all silent may come back.
 
+use std::collections::BTreeSet;
+
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{
     Block, BlockState, Command, CommandKind, Inode, OpenFile, Ordered, Recovery, Replica, ReplicaState,
@@ -25,7 +27,7 @@ use trellis_metastore::schema::{
 use super::blocks::{self, FileBlock};
 use super::lease::{close_file, join_lease};
 use super::orders;
-use super::replicas::{self, Found, is_complete};
+use super::replicas::{self, Found, is_complete, is_overtaken};
 use super::write::{BlockName, complete_penultimate, remove_last};
 use crate::datanodes::view::Liveness;
 use crate::engine::tx::Tx;
@@ -112,16 +114,28 @@ pub(super) fn release(
     Ok(Released::Closed(Box::new(ClosedFile { inode, last: tail.0.pop() })))
 }
 
-/// Storages that may have a replica and whose datanodes live: those of the pipeline and those that reported one.
+/// Storages that may have a replica and whose datanodes live: those of the pipeline and those that reported one. One of
+/// each datanode, which may have put the replica on another storage than it was given: a primary that is told of one
+/// datanode twice gives up (stock: `addReplicaIfNotPresent`).
 fn participants(tx: &Tx<'_, '_>, block: &Block, found: &[Found]) -> Vec<u32> {
-    let is_there = |replica: &Replica| replica.ordered() == Ordered::Nothing && !replica.corrupt;
-    let reported = found.iter().map(|found| (found.storage, &found.replica));
-    let reported = reported.filter(|(_, replica)| replica.stamp >= block.stamp && is_there(replica));
-    let mut storages = block.expected.clone();
-    storages.extend(reported.map(|(storage, _)| storage).filter(|of| !block.expected.contains(of)));
     let view = &tx.ctx.datanodes;
-    storages.retain(|storage| view.storage(*storage).is_some_and(|storage| storage.is_alive()));
-    storages
+    let datanode = |storage: u32| {
+        let storage = view.storage(storage).filter(|storage| storage.is_alive())?;
+        Some(storage.node.row.number)
+    };
+    let is_there = |replica: &Replica| {
+        replica.stamp >= block.stamp && replica.ordered() == Ordered::Nothing && !replica.corrupt
+    };
+    let reported = found.iter().filter(|one| is_there(&one.replica) && !is_overtaken(view, found, one));
+    let reported: Vec<u32> = reported.map(|one| one.storage).collect();
+    let place = |given: u32| {
+        let mut told = reported.iter().filter(|storage| datanode(**storage) == datanode(given));
+        told.next().copied().unwrap_or(given)
+    };
+    let mut seen = BTreeSet::new();
+    let given = block.expected.iter().map(|storage| place(*storage));
+    let all = given.chain(reported.iter().copied());
+    all.filter(|storage| datanode(*storage).is_some_and(|number| seen.insert(number))).collect()
 }
 
 /// Begins a recovery of the last block, or begins it anew when nobody works on it any more.

@@ -11,7 +11,8 @@
 //! Cost    5 fetches + 1 commit a batch of up to 100 blocks with copies to order, 3 + 1 without; note_storage: 2 fetches +
 //!         1 commit for 100 replicas.
 //! Differs a corrupt replica also goes when every other datanode that could take a copy has one: stock waits for ever.
-//!         A deletion that does not come about is ordered again.
+//!         A deletion is taken back when it does not come about, or too few are left without what it is to delete: stock
+//!         has it done all the same, or judges anew after an hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -187,34 +188,43 @@ impl Batch<'_> {
         let view = tx.ctx.datanodes.clone();
         let patience = i64::try_from(tx.ctx.config.replication_pending.as_millis()).unwrap_or(i64::MAX);
         let since = tx.ctx.now_ms.saturating_sub(patience);
-        let judged = Judged::of(&view, block, found, since);
         let wanted = self.node.inode.replication as usize;
+        let judged = Judged::of(&view, block, found, wanted, since);
         let concern = &mut self.done.concern;
         concern.missing += u32::from(judged.live.is_empty());
         concern.under_replicated += u32::from(!judged.live.is_empty() && judged.live.len() < wanted);
         concern.corrupt += u32::from(!judged.corrupt.is_empty());
-        concern.excess += u32::from(judged.live.len() > wanted || !judged.doubled.is_empty());
+        concern.excess += u32::from(judged.live.len() > wanted);
         let have = judged.live.len() + judged.coming.len();
         let mut short = wanted.saturating_sub(have);
-        let mut targets = Vec::new();
+        let (mut targets, mut is_open) = (Vec::new(), false);
         if short > 0 && !judged.live.is_empty() {
             match self.copy(tx, seen, &judged, short)? {
                 Sending::To(storages) => (short, targets) = (short - storages.len(), storages),
-                Sending::Later => short = 0,
+                Sending::Later => (short, is_open) = (0, true),
             }
         }
-        let mut going = removable(&view, block, wanted, &judged, short > 0);
-        self.done.removed += going.len() as u32;
-        // Told so long ago that it was not heard, or not done: it is told again.
-        let is_overdue =
-            |its: &&Found| judged.leaving.contains(&its.storage) && its.replica.ordered_ms < since;
-        going.extend(found.iter().filter(is_overdue).map(|found| found.storage));
+        let going = removable(&view, block, wanted, &judged, short > 0);
+        let is_new = |its: &&Found| going.contains(&its.storage) && its.replica.ordered() == Ordered::Nothing;
+        self.done.removed += found.iter().filter(is_new).count() as u32;
         if !going.is_empty() {
             orders::let_go(tx, &self.key(seen), block, found, &going)?;
         }
-        let lost: Vec<(u64, u32)> = judged.lost.iter().map(|storage| (block.id, *storage)).collect();
-        if !lost.is_empty() {
-            replicas::remove(tx, &lost)?;
+        // Whether a corrupt one may go is not known while it is open whether there is room for another copy.
+        let has_time = |storage: u32| is_open && judged.corrupt.contains(&storage);
+        let stays = |its: &&Found| {
+            let is_kept = judged.kept.contains(&its.storage) && !going.contains(&its.storage);
+            is_kept && !has_time(its.storage)
+        };
+        let kept: Vec<(u64, Found)> =
+            found.iter().filter(stays).map(|found| (block.id, found.clone())).collect();
+        if !kept.is_empty() {
+            orders::take_back(tx, &kept)?;
+        }
+        let void: Vec<(u64, u32)> = judged.void.iter().map(|storage| (block.id, *storage)).collect();
+        if !void.is_empty() {
+            tx.get(&self.key(seen), Hold::Held)?;
+            replicas::remove(tx, &void)?;
         }
         if !targets.is_empty() {
             self.order(tx, seen, &targets)?;
@@ -237,18 +247,25 @@ impl Batch<'_> {
     ) -> Result<Sending> {
         let Seen { block, found, .. } = *seen;
         let view = tx.ctx.datanodes.clone();
-        let taken = found.iter().map(|found| found.storage).filter(|storage| !judged.lost.contains(storage));
-        let taken: Vec<u32> = taken.collect();
+        // What is on a storage that failed, or is not to come, keeps its datanode from nothing.
+        let is_there = |found: &&Found| {
+            view.storage(found.storage).is_some_and(|storage| storage.is_alive())
+                && !(judged.void.contains(&found.storage) && found.replica.ordered() == Ordered::Copy)
+        };
+        let taken: Vec<u32> = found.iter().filter(is_there).map(|found| found.storage).collect();
         let wish = Wanted { count: short, bytes: block.length, taken: &taken, ..Wanted::default() };
         let targets = choose(&view, tx.ctx.seed.wrapping_add(block.id), &wish).storages;
         let streams = &mut self.streams;
-        let source = judged.live.iter().filter_map(|storage| Some(view.storage(*storage)?.node));
+        let source = judged.live.iter().filter_map(|storage| Some((*storage, view.storage(*storage)?.node)));
         let free = |number: u32, streams: &BTreeMap<u32, u32>| streams.get(&number).copied().unwrap_or(0);
         let source = source
-            .filter(|node| node.liveness == Liveness::Live && free(node.row.number, streams) > 0)
-            .max_by_key(|node| (free(node.row.number, streams), std::cmp::Reverse(node.load)));
+            .filter(|(_, node)| node.liveness == Liveness::Live && free(node.row.number, streams) > 0)
+            .max_by_key(|(storage, node)| {
+                let is_sure = judged.sure().contains(storage);
+                (is_sure, free(node.row.number, streams), std::cmp::Reverse(node.load))
+            });
         // No room anywhere is told apart from no stream free: the second passes.
-        let Some(source) = source else { return Ok(Sending::Later) };
+        let Some((_, source)) = source else { return Ok(Sending::Later) };
         if targets.is_empty() {
             return Ok(Sending::To(targets));
         }
@@ -352,21 +369,13 @@ pub fn note_storage(
 /// Takes back the deletions that were ordered on a storage that is not there.
 fn keep_all(tx: &mut Tx<'_, '_>, storage: u32, rows: &[(Vec<u8>, Record<StorageReplicas>)]) -> Result<()> {
     let view = tx.ctx.datanodes.clone();
-    let Some(found) = view.storage(storage).filter(|storage| !storage.is_alive()) else { return Ok(()) };
+    if view.storage(storage).is_none_or(|storage| storage.is_alive()) {
+        return Ok(());
+    }
     let leaving = rows.iter().filter(|(_, row)| row.value.ordered() == Ordered::Deletion);
     let leaving = leaving.filter_map(|(key, row)| {
-        Some((u64::from_be_bytes(key.as_slice().try_into().ok()?), row.value.clone()))
+        let id = u64::from_be_bytes(key.as_slice().try_into().ok()?);
+        Some((id, Found { storage, replica: row.value.clone() }))
     });
-    let leaving: Vec<(u64, Replica)> = leaving.collect();
-    let told = |id: &u64| command(found.node.row.number, CommandKind::Invalidate, *id);
-    let commands: Vec<_> = leaving.iter().map(|(id, _)| told(id)).collect();
-    leaving.iter().for_each(|(id, _)| replicas::want_replica(tx, *id, storage));
-    let rows = tx.get_all(&commands, Hold::Loose)?;
-    for (id, replica) in leaving {
-        replicas::put(tx, id, storage, &Replica { ordered: 0, ordered_ms: 0, ..replica })?;
-    }
-    for (key, _) in commands.iter().zip(rows).filter(|(_, row)| row.is_some()) {
-        tx.delete(key)?;
-    }
-    Ok(())
+    orders::take_back(tx, &leaving.collect::<Vec<_>>())
 }

@@ -105,10 +105,23 @@ pub fn judge(view: &View, block: &Block, storage: u32, replica: &Replica) -> Wor
     }
 }
 
-/// The storages among `found` whose replicas are worth `worth`.
+/// Whether the datanode of a replica told of another one later. It has one replica of a block, wherever it lies, and may
+/// move it from one of its storages to another (stock: `AddBlockResult.REPLACED`). A copy that was ordered is overtaken by
+/// whatever is there.
+pub fn is_overtaken(view: &View, found: &[Found], one: &Found) -> bool {
+    let rank = |of: &Found| (of.replica.ordered() != Ordered::Copy, of.replica.reported_ms, of.storage);
+    let datanode = |of: &Found| {
+        let storage = view.storage(of.storage).filter(|storage| storage.is_alive())?;
+        Some(storage.node.row.number)
+    };
+    let mut later = found.iter().filter(|other| rank(other) > rank(one));
+    later.any(|other| datanode(other).is_some_and(|number| datanode(one) == Some(number)))
+}
+
+/// The storages among `found` whose replicas are worth `worth`: at most one of each datanode.
 pub fn storages_of(view: &View, block: &Block, found: &[Found], worth: Worth) -> Vec<u32> {
-    let of = found.iter().filter(|found| judge(view, block, found.storage, &found.replica) == worth);
-    of.map(|found| found.storage).collect()
+    let of = found.iter().filter(|one| judge(view, block, one.storage, &one.replica) == worth);
+    of.filter(|one| !is_overtaken(view, found, one)).map(|one| one.storage).collect()
 }
 
 /// Blocks that follow one another in one partition of replicas.

@@ -5,16 +5,20 @@
 //!         not held: it may be gone, or another, once that is written; the storage's next full report finds that out.
 //! Rows    per replica new, changed or gone: replicas 1w · storage_replicas 1w. Unknown: commands 1w. Condemned, gone,
 //!         late or unexpected: attention 1w.
-//! Cost    k replicas 1 fetch + 1 commit; some unknown 2 fetches, moved by concat 3. Replicas told as they are known:
+//! Cost    k replicas 1 fetch + 1 commit; some unknown 2 fetches, moved by concat 3; some that their datanode moved from one
+//!         storage to another 1 more. Replicas told as they are known:
 //!         nothing is written. A full report reads the storage's rows in pages with their blocks, 2 fetches each, and
 //!         applies what differs.
 //! Differs replicas being written are noted only where the pipeline does not say so already.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, BlockState, CommandKind, Ordered, Replica, ReplicaState, StorageReplicas, Table, TableKey,
-    attention, block, block_file, command, parts_of_block, replica, storage_partition, storage_replica,
+    Block, BlockState, CommandKind, Datanode, Ordered, Replica, ReplicaState, StorageReplicas, Table,
+    TableKey, attention, block, block_file, command, parts_of_block, replica, storage_partition,
+    storage_replica,
 };
 use trellis_metastore::schema::{Blocks, Command};
 use trellis_metastore::tx::Record;
@@ -109,19 +113,53 @@ pub fn apply(tx: &mut Tx<'_, '_>, call: &Report) -> Result<Applied> {
         tx.want(&attention(inode));
         replicas::want_replica(tx, told.block, told.storage);
     }
+    if tx.ctx.datanodes.node(&call.uuid).is_some_and(|node| node.row.storages.len() > 1) {
+        replicas::want(tx, &in_files(&call.replicas));
+    }
     let Some(row) = datanodes::owned(tx, &call.uuid, call.member)? else {
         return Ok(Applied { is_not_owner: true, ..Applied::default() });
     };
     let ids: Vec<u64> = call.replicas.iter().map(|told| told.block).collect();
     let blocks = find_blocks(tx, &ids, Some(row.number))?;
+    let elsewhere = elsewhere(tx, &row, &call.replicas)?;
     let mut applied = Applied::default();
-    for (told, found) in call.replicas.iter().zip(blocks) {
+    for ((told, found), elsewhere) in call.replicas.iter().zip(blocks).zip(elsewhere) {
         match told.what.state() {
-            Some(state) => present(tx, row.number, told, state, found, &mut applied)?,
+            Some(state) => present(tx, &row, (told, state), &elsewhere, found, &mut applied)?,
             None => gone(tx, told, found, &mut applied)?,
         }
     }
     Ok(applied)
+}
+
+/// The blocks of a report, each once, those of a file together.
+fn in_files(told: &[Reported]) -> Vec<u64> {
+    let mut ids: Vec<u64> = told.iter().map(|told| told.block).collect();
+    ids.sort_unstable_by_key(|id| parts_of_block(*id));
+    ids.dedup();
+    ids
+}
+
+/// For each replica told: the other storages of its datanode that may be known to have one of its block.
+fn elsewhere(tx: &mut Tx<'_, '_>, row: &Datanode, told: &[Reported]) -> Result<Vec<Vec<u32>>> {
+    let mut known: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+    if row.storages.len() > 1 {
+        let ids = in_files(told);
+        let is_its = |found: &Found| row.storages.iter().any(|storage| storage.number == found.storage);
+        for (id, found) in ids.iter().zip(replicas::read(tx, &ids)?) {
+            let its = found.iter().filter(|found| is_its(found)).map(|found| found.storage);
+            known.entry(*id).or_default().extend(its);
+        }
+        // One report may tell of several places.
+        for told in told {
+            known.entry(told.block).or_default().insert(told.storage);
+        }
+    }
+    let others = |told: &Reported| {
+        let storages = known.get(&told.block).into_iter().flatten().copied();
+        storages.filter(|storage| *storage != told.storage).collect()
+    };
+    Ok(told.iter().map(others).collect())
 }
 
 /// The blocks with these ids, where they are now. `datanode`: to be told of those that are nowhere.
@@ -151,49 +189,66 @@ fn find_blocks(tx: &mut Tx<'_, '_>, ids: &[u64], datanode: Option<u32>) -> Resul
     Ok(found)
 }
 
-/// A replica that is there.
+/// A replica that is there: the only one that its datanode has of its block.
 fn present(
     tx: &mut Tx<'_, '_>,
-    datanode: u32,
-    told: &Reported,
-    state: ReplicaState,
+    row: &Datanode,
+    (told, state): (&Reported, ReplicaState),
+    elsewhere: &[u32],
     found: FoundBlock,
     applied: &mut Applied,
 ) -> Result<()> {
-    let old = tx.get(&replica(told.block, told.storage), Hold::Loose)?.map(|row| row.value);
+    let keys: Vec<_> = [told.storage].iter().chain(elsewhere).map(|s| replica(told.block, *s)).collect();
+    let mut known: Vec<Option<Replica>> =
+        tx.get_all(&keys, Hold::Loose)?.into_iter().map(|row| Some(row?.value)).collect();
+    let old = known.remove(0);
+    let known = elsewhere.iter().zip(known).filter_map(|(storage, replica)| Some((*storage, replica?)));
+    let moved: Vec<(u32, Replica)> = known.collect();
+    let overtaken: Vec<(u64, u32)> = moved.iter().map(|(storage, _)| (told.block, *storage)).collect();
     let Some((key, block)) = found else {
         applied.unknown += 1;
-        replicas::remove(tx, &[(told.block, told.storage)])?;
-        return invalidate(tx, datanode, told, true);
+        replicas::remove(tx, &[&[(told.block, told.storage)], &overtaken[..]].concat())?;
+        return invalidate(tx, row.number, told, true);
     };
     let is_whole = state == ReplicaState::Finalized;
+    let all = || old.iter().chain(moved.iter().map(|(_, replica)| replica));
     let is_later = |old: &Replica| old.state() == ReplicaState::Finalized && old.stamp >= told.stamp;
     let is_coming = |old: &Replica| old.ordered() == Ordered::Copy;
     // An older one is not the copy, and keeps it out.
-    let says_less = |old: &Replica| is_later(old) || (is_coming(old) && told.stamp >= block.stamp);
-    if !is_whole && (block.expected.contains(&told.storage) || old.as_ref().is_some_and(says_less)) {
+    let says_less = all().any(|old| is_later(old) || (is_coming(old) && told.stamp >= block.stamp));
+    if !is_whole && (says_less || block.expected.contains(&told.storage)) {
         // The pipeline says so, or it is whole since, or a copy that was ordered is on its way.
         return Ok(());
     }
+    let is_new = all().all(is_coming);
+    let mut places = old.iter().map(|old| (told.storage, old)).chain(moved.iter().map(|(s, old)| (*s, old)));
+    let before = places.next().map(|(storage, old)| judge(&tx.ctx.datanodes, &block, storage, old));
+    // What is known of the bytes, and what was ordered, goes with them from disk to disk.
+    let has_failed = |storage: u32| row.storages.iter().any(|s| s.number == storage && s.failed);
+    let same = moved.iter().filter(|(storage, _)| !has_failed(*storage)).map(|(_, replica)| replica);
+    let same: Vec<&Replica> = old.iter().chain(same).filter(|old| old.stamp == told.stamp).collect();
     // What is told late, or in full, does not take back a deletion.
-    let leaving = old.as_ref().filter(|old| old.ordered() == Ordered::Deletion && old.stamp == told.stamp);
+    let is_leaving = |old: &&&Replica| old.ordered() == Ordered::Deletion;
+    let stays = same.iter().find(is_leaving).or(same.iter().find(|old| !is_coming(old)));
     let new = Replica {
         stamp: told.stamp,
         length: told.length,
         state: state as i32,
-        corrupt: old.as_ref().is_some_and(|old| old.corrupt && old.stamp == told.stamp),
+        corrupt: same.iter().any(|old| old.corrupt),
         reported_ms: tx.ctx.now_ms,
-        ordered: leaving.map_or(0, |old| old.ordered),
-        ordered_ms: leaving.map_or(0, |old| old.ordered_ms),
+        ordered: stays.map_or(0, |old| old.ordered),
+        ordered_ms: stays.map_or(0, |old| old.ordered_ms),
     };
-    let is_new = old.as_ref().is_none_or(is_coming);
-    let before = old.as_ref().map(|old| judge(&tx.ctx.datanodes, &block, told.storage, old));
     let as_before = |old: &Replica| Replica { reported_ms: new.reported_ms, ..old.clone() } == new;
-    let is_changed = !old.as_ref().is_some_and(as_before);
-    if is_changed {
-        applied.changed += 1;
+    let is_known = old.as_ref().is_some_and(as_before);
+    if !is_known {
         replicas::put(tx, told.block, told.storage, &new)?;
     }
+    if !overtaken.is_empty() {
+        replicas::remove(tx, &overtaken)?;
+    }
+    let is_changed = !is_known || !overtaken.is_empty();
+    applied.changed += u32::from(is_changed);
     let worth = judge(&tx.ctx.datanodes, &block, told.storage, &new);
     if is_settled(&block) && worth == Worth::Corrupt {
         applied.condemned += 1;
@@ -211,11 +266,11 @@ fn present(
             attend_later(tx, &key)
         }
         // There may be more than are wanted when a copy came that nobody waits for.
-        What::Received(None) if is_new => match old.is_none() {
+        What::Received(None) if is_new => match before.is_none() {
             true => attend_later(tx, &key),
             false => Ok(()),
         },
-        _ if never_counts(before) && never_counts(Some(worth)) => Ok(()),
+        _ if before == Some(worth) || (never_counts(before) && never_counts(Some(worth))) => Ok(()),
         // One more counts now, or one less: it came back, turned up, is whole at last, or is being written again.
         _ => attend(tx, &key),
     }

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, BlockState, Command, CommandKind, Commands, Concern, Inode, Ordered, ReplicaState, Replicas,
-    Table, attention, block, block_id, command_partition,
+    Block, BlockState, Command, CommandKind, Commands, Concern, Inode, Ordered, Replica, ReplicaState,
+    Replicas, Table, attention, block, block_id, command_partition, replica, storage_replica,
 };
 use trellis_namenode::datanodes::View;
 use trellis_namenode::datanodes::reports::{Listed, full};
@@ -20,7 +20,7 @@ use trellis_namenode::jobs::datanodes;
 use trellis_namenode::jobs::replication::{Done, Replication};
 use trellis_namenode::ops::redundancy::{Examine, Examined, Noted, examine, note_storage};
 use trellis_namenode::ops::replicas::note_attention;
-use trellis_namenode::ops::report::{Reported, What};
+use trellis_namenode::ops::report::{Applied, Bad, Reported, What, condemn};
 
 use trellis_metastore::counters::Reading;
 use trellis_proto::exception::RpcError;
@@ -35,24 +35,27 @@ use crate::support::{Answer, Namenode, SUPERUSER, pass_time};
 /// Past the time that copies and deletions are waited for.
 const PENDING: Duration = Duration::from_secs(301);
 
-/// Datanodes u1, u2, … with a storage each, and one file of complete blocks of 7 bytes.
+/// Datanodes u1, u2, … with two storages each, and one file of complete blocks of 7 bytes.
 struct World {
     nn: Namenode,
     job: Replication,
     file: u64,
-    /// (number of the datanode, number of its storage) of each.
+    /// (number of the datanode, number of its first storage) of each.
     nodes: Vec<(u32, u32)>,
+    /// Numbers of their second storages, which have less room.
+    second: Vec<u32>,
 }
 
 impl World {
     async fn new(datanodes: usize, replication: u32, blocks: u32) -> World {
         let nn = Namenode::fresh().await;
-        let mut nodes = Vec::new();
+        let (mut nodes, mut second) = (Vec::new(), Vec::new());
         for i in 1..=datanodes {
-            let (uuid, storage) = (format!("u{i}"), format!("s{i}"));
+            let (uuid, storage, other) = (format!("u{i}"), format!("s{i}"), format!("t{i}"));
             reports::register(&nn, &uuid).await.unwrap();
-            let row = reports::storages(&nn, &uuid, &[&storage]).await.unwrap();
+            let row = reports::storages(&nn, &uuid, &[&storage, &other]).await.unwrap();
             nodes.push((row.number, row.storages[0].number));
+            second.push(row.storages[1].number);
         }
         let root = Actor::superuser(&nn);
         root.file("/f").await;
@@ -73,7 +76,7 @@ impl World {
             Ok(Answer { yes: true })
         });
         own(&nn, op).await.unwrap();
-        let world = World { nn, job: Replication::default(), file, nodes };
+        let world = World { nn, job: Replication::default(), file, nodes, second };
         world.show(&vec![Liveness::Live; datanodes]);
         world
     }
@@ -84,7 +87,8 @@ impl World {
         let space = Space { capacity: 1 << 30, remaining: 1 << 29, ..Space::default() };
         let node = |(node, liveness): (&Node, &Liveness)| {
             let row = Arc::clone(&node.row);
-            Node { liveness: *liveness, space: vec![space], row, ..node.clone() }
+            let space = vec![space, Space { remaining: 1 << 28, ..space }];
+            Node { liveness: *liveness, space, row, ..node.clone() }
         };
         let nodes = view.nodes().iter().zip(liveness).map(node).collect();
         self.nn.engine.datanodes().set_view(View::new(nodes));
@@ -92,6 +96,16 @@ impl World {
 
     fn told(&self, ordinal: u32, place: usize, what: What) -> Reported {
         Reported { block: block_id(self.file, ordinal), ..reports::told(ordinal, self.nodes[place].1, what) }
+    }
+
+    /// The same on its second storage.
+    fn told_elsewhere(&self, ordinal: u32, place: usize, what: What) -> Reported {
+        Reported { storage: self.second[place], ..self.told(ordinal, place, what) }
+    }
+
+    async fn tell_elsewhere(&self, ordinal: u32, place: usize, what: What) {
+        let told = self.told_elsewhere(ordinal, place, what);
+        apply(&self.nn, &format!("u{}", place + 1), vec![told]).await.unwrap();
     }
 
     /// A datanode tells of the replica of a block.
@@ -159,20 +173,28 @@ impl World {
         self.show(&vec![Liveness::Live; self.nodes.len()]);
     }
 
-    /// Storages that have a replica of a block that counts, by rows.
-    async fn replicas(&self, ordinal: u32) -> Vec<usize> {
+    /// Rows of the replicas of a block, by storage.
+    async fn rows(&self, ordinal: u32) -> Vec<(u32, Replica)> {
         let (file, id) = (self.file, block_id(self.file, ordinal));
         let read = move |tx: &mut trellis_namenode::engine::tx::Tx<'_, '_>| {
             Ok(tx.scan_all::<Replicas>(&[Scan::of(Replicas::ID, file, 1000)])?.remove(0))
         };
         let rows = self.nn.read(SUPERUSER, read).await.unwrap();
-        let counts = |row: &trellis_metastore::schema::Replica| row.ordered() == Ordered::Nothing;
-        let of_block = rows.iter().filter(|(key, row)| key[..8] == id.to_be_bytes() && counts(&row.value));
         let number = |key: &[u8]| u32::from_be_bytes(key[8..12].try_into().unwrap());
-        let place = |(key, _): &(Vec<u8>, _)| {
-            self.nodes.iter().position(|(_, storage)| *storage == number(key)).unwrap()
+        let of_block = rows.into_iter().filter(|(key, _)| key[..8] == id.to_be_bytes());
+        of_block.map(|(key, row)| (number(&key), row.value)).collect()
+    }
+
+    /// Datanodes that have a replica of a block that counts, by rows: each as often as it has a row.
+    async fn replicas(&self, ordinal: u32) -> Vec<usize> {
+        let rows = self.rows(ordinal).await;
+        let counts = rows.into_iter().filter(|(_, row)| row.ordered() == Ordered::Nothing);
+        let storages: Vec<(u32, u32)> =
+            self.nodes.iter().map(|(_, first)| *first).zip(self.second.iter().copied()).collect();
+        let has = |storage: u32| {
+            storages.iter().position(|(first, second)| [*first, *second].contains(&storage)).unwrap()
         };
-        of_block.map(place).collect()
+        counts.map(|(storage, _)| has(storage)).collect()
     }
 
     async fn concern(&self) -> Option<Concern> {
@@ -264,6 +286,152 @@ pub async fn a_deletion_that_is_lost() {
     assert_eq!(world.round().await.removed, 0, "it is the same one");
     let again = world.commands(CommandKind::Invalidate).await;
     assert!(again.keys().eq(told.keys()), "{again:?} {told:?}");
+    // Without the other one it is not told again.
+    let (gone, left) = if told.contains_key(&(0, 0)) { (0, 1) } else { (1, 0) };
+    let mut liveness = [Liveness::Live; 2];
+    liveness[left] = Liveness::Stale;
+    world.deliver().await;
+    world.show(&liveness);
+    pass_time(PENDING);
+    assert_eq!(world.round().await.removed, 0);
+    assert_eq!(world.replicas(0).await, [0, 1]);
+    // It may have come about all the same: when both are there the other one stays.
+    world.show(&[Liveness::Live; 2]);
+    assert_eq!(world.round().await.removed, 1);
+    assert_eq!(world.replicas(0).await, [left]);
+    world.tell(0, gone, What::Deleted).await;
+    world.round().await;
+    world.round().await;
+    assert_eq!((world.concern().await, world.replicas(0).await), (None, vec![left]));
+}
+
+/// What was to be deleted is judged anew when those that were to stay are gone: nobody waits for its deletion to come about.
+pub async fn what_was_to_be_deleted_is_the_last() {
+    let mut world = World::new(2, 1, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.show(&[Liveness::Live, Liveness::Stale]);
+    assert_eq!(world.round().await.removed, 1);
+    assert_eq!(world.replicas(0).await, [0]);
+    world.show(&[Liveness::Dead, Liveness::Live]);
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.replicas(0).await, [0, 1]);
+    assert!(world.commands(CommandKind::Invalidate).await.is_empty());
+    assert_eq!(world.concern().await.map(|concern| concern.missing), None, "readers find it");
+    // It may have been deleted all the same: the one that comes back is not deleted because of it.
+    world.show(&[Liveness::Live; 2]);
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.replicas(0).await, [0]);
+    // Taken back once more, it is not told again.
+    world.show(&[Liveness::Dead, Liveness::Live]);
+    world.round().await;
+    world.round().await;
+    pass_time(PENDING);
+    world.round().await;
+    assert_eq!(world.replicas(0).await, [0, 1]);
+    assert!(world.commands(CommandKind::Invalidate).await.is_empty());
+    // Nobody said that it is gone: it is there.
+    world.show(&[Liveness::Stale, Liveness::Live]);
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.replicas(0).await, [1]);
+    assert_sound(&world.nn).await;
+}
+
+/// A datanode that moves a replica from one of its storages to another tells of the new place alone.
+pub async fn a_replica_moves_on_its_datanode() {
+    let mut world = World::new(2, 2, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    world.tell_elsewhere(0, 0, What::Received(None)).await;
+    assert_eq!(world.concern().await, None);
+    let rows = world.rows(0).await;
+    assert_eq!(rows.iter().map(|(of, _)| *of).collect::<Vec<_>>(), [world.second[0], world.nodes[1].1]);
+    // There and back in one report; what is said of one being written is older.
+    let (back, there) = (world.told(0, 0, What::Received(None)), world.told_elsewhere(0, 0, What::Receiving));
+    apply(&world.nn, "u1", vec![back, there]).await.unwrap();
+    assert_eq!(world.replicas(0).await, [0, 1]);
+    assert_eq!(world.rows(0).await[0].0, world.nodes[0].1);
+    // Two rows of one datanode, however they came about, are one replica, and cost no command.
+    let (id, other) = (block_id(world.file, 0), world.second[0]);
+    let (file, row) = (world.file, world.rows(0).await[0].1.clone());
+    let row = Replica { reported_ms: row.reported_ms + 1, ..row };
+    let op: Op<Answer> = Box::new(move |tx| {
+        tx.insert(&replica(id, other), &row)?;
+        tx.insert(&storage_replica(other, id), &row)?;
+        note_attention(tx, file)?;
+        Ok(Answer { yes: true })
+    });
+    own(&world.nn, op).await.unwrap();
+    let located = root(&world.nn).locations("/f", 0, 7).await.unwrap().blocks.remove(0).storages;
+    assert_eq!(located.len(), 2, "{located:?}");
+    assert_eq!(world.round().await.removed, 0);
+    assert_eq!(
+        (world.replicas(0).await, world.commands(CommandKind::Invalidate).await.len()),
+        (vec![0, 1], 0)
+    );
+    // What is known of it goes with it.
+    let bad = vec![Bad { block: id, stamp: 1001, storages: vec![other] }];
+    let op: Op<Applied> = Box::new(move |tx| condemn(tx, &bad));
+    assert_eq!(own(&world.nn, op).await.unwrap().condemned, 1);
+    world.holders(1, &[0]).await;
+    let rows = world.rows(0).await;
+    assert!(rows.len() == 2 && rows[0].1.corrupt && rows[0].0 == world.nodes[0].1, "{rows:?}");
+    let op: Op<Answer> = Box::new(move |tx| {
+        trellis_namenode::ops::replicas::remove(tx, &[(id, other)])?;
+        Ok(Answer { yes: true })
+    });
+    own(&world.nn, op).await.unwrap();
+    assert_sound(&world.nn).await;
+    // So does that it is to be deleted.
+    let mut world = World::new(2, 1, 1).await;
+    world.holders(1, &[0, 1]).await;
+    assert_eq!(world.round().await.removed, 1);
+    let left = world.replicas(0).await[0];
+    world.tell_elsewhere(0, 1 - left, What::Received(None)).await;
+    assert_eq!((world.round().await.removed, world.replicas(0).await), (0, vec![left]));
+    assert_eq!(world.rows(0).await.len(), 2);
+}
+
+/// A copy may land on another storage of its datanode than it was sent to.
+pub async fn a_copy_lands_on_another_storage() {
+    let mut world = World::new(3, 2, 3).await;
+    world.holders(3, &[0]).await;
+    assert_eq!(world.round().await.copies, 2, "no more streams at a time from one datanode");
+    let given = world.commands(CommandKind::Transfer).await;
+    let mut arrived = Vec::new();
+    for ((_, ordinal), command) in given {
+        let to = world.nodes.iter().position(|(_, storage)| *storage == command.storages[0]).unwrap();
+        world.tell_elsewhere(ordinal, to, What::Received(None)).await;
+        assert_eq!(world.replicas(ordinal).await, [0, to]);
+        assert_eq!(world.rows(ordinal).await.len(), 2);
+        arrived.push(ordinal);
+    }
+    // The streams are free at once.
+    assert_eq!(world.round().await.copies, 1);
+    assert_sound(&world.nn).await;
+}
+
+/// A recovery asks each datanode once, where its replica is.
+pub async fn a_recovery_asks_a_datanode_once() {
+    let world = World::new(2, 2, 1).await;
+    world.holders(1, &[0, 1]).await;
+    let su = root(&world.nn);
+    let located = su.append("/f", "c1", false).await.unwrap().unwrap();
+    assert_eq!(located.storages.len(), 2);
+    let writing = |told: Reported| Reported { stamp: 1002, length: 9, ..told };
+    let there = writing(world.told_elsewhere(0, 0, What::Receiving));
+    apply(&world.nn, "u1", vec![there]).await.unwrap();
+    assert_eq!(su.recover("/f", "c2").await, Ok(false));
+    let told = world.commands(CommandKind::Recover).await.into_values().next().unwrap();
+    let mut asked = told.storages.clone();
+    asked.sort_unstable();
+    let mut want = [world.second[0], world.nodes[1].1];
+    want.sort_unstable();
+    assert_eq!(asked, want);
+    assert_sound(&world.nn).await;
 }
 
 /// What was to be deleted on a datanode that dies is judged anew when it comes back: it may be the last one then.
