@@ -3,8 +3,11 @@
 //!
 //! Partition numbers below [`FIRST_FREE_ID`] are reserved, one range per use, and never overlap inode ids.
 
+mod parts;
+
 use prost::encoding::{WireType, decode_key, decode_varint};
 
+pub use self::parts::{command_in, id_in, lane_in, ordinal_in, replica_in, retry_in};
 use crate::key::Key;
 
 /// The format of the rows below. A store with a higher number is refused.
@@ -811,6 +814,23 @@ mod tests {
     use prost::Message;
 
     use super::*;
+
+    #[test]
+    fn keys_both_ways() {
+        assert_eq!(id_in(attention(77).key.rest()), Some(77));
+        assert_eq!(id_in(storage_replica(3, 1 << 41).key.rest()), Some(1 << 41));
+        assert_eq!(ordinal_in(block(20_000, 9).key.rest()), Some(9));
+        assert_eq!(replica_in(replica(1 << 41, 3).key.rest()), Some((1 << 41, 3)));
+        let key = command(5, CommandKind::Transfer, 1 << 41);
+        assert_eq!(command_in(key.key.rest()), Some((CommandKind::Transfer, 1 << 41)));
+        assert_eq!(lane_in(member_lane(7, 2).key.rest()), Some((7, 2)));
+        assert_eq!(retry_in(retry_entry(&[4; 16], -1).key.rest()), Some(([4; 16], -1)));
+        // Keys of other lengths, and a kind that is none.
+        for rest in [&[][..], &[0; 7], &[9; 9], &[0; 13], &[0; 25]] {
+            assert_eq!((id_in(rest), ordinal_in(rest), replica_in(rest)), (None, None, None));
+            assert_eq!((command_in(rest), retry_in(rest)), (None, None));
+        }
+    }
 
     #[test]
     fn passed_is_the_head_of_an_inode() {

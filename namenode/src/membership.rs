@@ -18,7 +18,7 @@ use trellis_metastore::change::Hold;
 use trellis_metastore::group::transact;
 use trellis_metastore::key::{Key, Scan};
 use trellis_metastore::schema::{
-    Member, Members, Setting, TableId, TableKey, member, member_lane, members_partition, setting,
+    Member, Members, Setting, TableId, TableKey, lane_in, member, member_lane, members_partition, setting,
 };
 use trellis_metastore::store::{Store, StoreError};
 use trellis_metastore::tx::{Record, Stop, Tx, Versions};
@@ -312,9 +312,8 @@ fn evict(tx: &mut Tx<'_>, id: u64, heartbeat: Option<u64>) -> Result<bool, Stop>
         tx.delete(&member(id))?;
     }
     let own = rows.into_iter().flatten().filter(|(_, row)| row.value.incarnation == id);
-    let lanes: Vec<TableKey<Members>> = own
-        .filter_map(|(key, _)| Some(member_lane(id, u32::from_be_bytes(key.get(8..12)?.try_into().ok()?))))
-        .collect();
+    let lanes: Vec<TableKey<Members>> =
+        own.filter_map(|(key, _)| Some(member_lane(id, lane_in(&key)?.1))).collect();
     tx.get_all(&lanes, Hold::Loose)?;
     lanes.iter().try_for_each(|lane| tx.delete(lane))?;
     Ok(true)

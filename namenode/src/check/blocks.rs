@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use trellis_metastore::key::{Key, Scan};
 use trellis_metastore::schema::{
     Block, BlockFiles, BlockState, Blocks, FIRST_FREE_ID, Inode, Inodes, MAX_ORDINAL, Table, block,
-    block_file, hidden_partitions, parts_of_block,
+    block_file, hidden_partitions, id_in, ordinal_in, parts_of_block,
 };
 use trellis_metastore::store::{Store, StoreError};
 
@@ -22,7 +22,7 @@ fn show(inode: u64, ordinal: u32) -> String {
 
 /// The inode and the ordinal of a block by its key, if that is in the right form.
 fn place_of(key: &Key) -> Option<(u64, u32)> {
-    let ordinal = u32::from_be_bytes(key.rest().try_into().ok()?);
+    let ordinal = ordinal_in(key.rest())?;
     let is_place = key.partition() >= FIRST_FREE_ID && block(key.partition(), ordinal).key == *key;
     is_place.then_some((key.partition(), ordinal))
 }
@@ -113,9 +113,8 @@ pub async fn block_files(store: &dyn Store, findings: &mut Findings) -> Result<(
     while let Some(batch) = walk.next(store, findings).await? {
         let mut known = Vec::with_capacity(batch.len());
         for found in batch {
-            let id = found.key.rest().try_into().map(u64::from_be_bytes);
-            match id {
-                Ok(id) if block_file(id).key == found.key => known.push((id, found.value)),
+            match id_in(found.key.rest()) {
+                Some(id) if block_file(id).key == found.key => known.push((id, found.value)),
                 _ => findings.add(format!("{:?}", found.key), "is not the key of a moved block"),
             }
         }

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use trellis_metastore::key::Key;
 use trellis_metastore::schema::{
-    Attention, CommandKind, Commands, Datanode, Datanodes, FIRST_FREE_ID, attention, command,
-    command_partition, datanode, setting,
+    Attention, CommandKind, Commands, Datanode, Datanodes, FIRST_FREE_ID, attention, command, command_in,
+    command_partition, datanode, id_in, setting,
 };
 use trellis_metastore::store::{Store, StoreError};
 
@@ -109,9 +109,7 @@ pub async fn commands(
 /// The number of the datanode that a command is for, if its key is in the right form.
 fn addressee(key: &Key) -> Option<u32> {
     let number = u32::try_from(key.partition().checked_sub(command_partition(0))?).ok()?;
-    let (kind, id) = key.rest().split_first()?;
-    let kind = CommandKind::try_from(i32::from(*kind)).ok()?;
-    let id = u64::from_be_bytes(id.try_into().ok()?);
+    let (kind, id) = command_in(key.rest())?;
     (command(number, kind, id).key == *key).then_some(number)
 }
 
@@ -120,7 +118,7 @@ pub async fn attentions(store: &dyn Store, next_id: u64, findings: &mut Findings
     let mut walk = Walk::<Attention>::new();
     while let Some(batch) = walk.next(store, findings).await? {
         for found in batch {
-            let Ok(id) = found.key.rest().try_into().map(u64::from_be_bytes) else {
+            let Some(id) = id_in(found.key.rest()) else {
                 findings.add(format!("{:?}", found.key), "is not the key of a file");
                 continue;
             };

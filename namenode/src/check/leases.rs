@@ -1,6 +1,6 @@
 //! Open files and lease holders.
 
-use trellis_metastore::schema::{Inodes, LeaseHolders, OpenFiles, lease_holder, open_file};
+use trellis_metastore::schema::{Inodes, LeaseHolders, OpenFiles, id_in, lease_holder, open_file};
 use trellis_metastore::store::{Store, StoreError};
 
 use super::Findings;
@@ -13,7 +13,7 @@ pub async fn open_files(store: &dyn Store, findings: &mut Findings) -> Result<()
     let mut walk = Walk::<OpenFiles>::new();
     while let Some(batch) = walk.next(store, findings).await? {
         for found in batch {
-            let Ok(id) = found.key.rest().try_into().map(u64::from_be_bytes) else {
+            let Some(id) = id_in(found.key.rest()) else {
                 findings.add(format!("{:?}", found.key), "is not the key of an open file");
                 continue;
             };

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, BlockState, Blocks, Inode, Ordered, Replica, ReplicaState, Replicas, Table, attention,
-    parts_of_block,
+    Block, BlockState, Blocks, Inode, Ordered, Replica, ReplicaState, Replicas, Table, attention, ordinal_in,
+    parts_of_block, replica_in,
 };
 use trellis_metastore::store::{Store, StoreError};
 
@@ -73,7 +73,7 @@ pub async fn noted(
 }
 
 fn placed(found: Found<Blocks>) -> Option<Placed> {
-    let ordinal = u32::from_be_bytes(found.key.rest().try_into().ok()?);
+    let ordinal = ordinal_in(found.key.rest())?;
     let is_complete = found.value.state == BlockState::Complete as i32;
     is_complete.then_some(Placed { inode: found.key.partition(), ordinal, block: found.value })
 }
@@ -133,8 +133,7 @@ async fn replicas_of(
             let id = blocks[place].0.block.id.to_be_bytes();
             let is_its = |key: &[u8]| key.starts_with(&id);
             for found in page.rows.into_iter().filter(|found| is_its(found.key.rest())) {
-                let storage = found.key.rest()[id.len()..].try_into().map(u32::from_be_bytes);
-                all[place].extend(storage.ok().map(|storage| (storage, found.value)));
+                all[place].extend(replica_in(found.key.rest()).map(|(_, storage)| (storage, found.value)));
             }
             if let Some(last) = page.last_key.filter(|last| page.is_full && is_its(last)) {
                 further.push((place, from.after(&last)));

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use trellis_metastore::schema::{
-    Block, Inode, Ordered, ReplicaState, Replicas, StorageReplicas, attention, block, block_file,
-    parts_of_block, replica, storage_partition, storage_replica,
+    Block, Inode, Ordered, ReplicaState, Replicas, StorageReplicas, attention, block, block_file, id_in,
+    parts_of_block, replica, replica_in, storage_partition, storage_replica,
 };
 use trellis_metastore::store::{Store, StoreError};
 
@@ -33,10 +33,7 @@ pub async fn by_block(
     while let Some(batch) = walk.next(store, findings).await? {
         let mut known = Vec::with_capacity(batch.len());
         for found in batch {
-            let parts = found.key.rest().split_at_checked(8).and_then(|(id, storage)| {
-                Some((u64::from_be_bytes(id.try_into().ok()?), u32::from_be_bytes(storage.try_into().ok()?)))
-            });
-            match parts {
+            match replica_in(found.key.rest()) {
                 Some((id, storage)) if replica(id, storage).key == found.key => {
                     known.push((id, storage, found));
                 }
@@ -174,8 +171,7 @@ pub async fn by_storage(store: &dyn Store, findings: &mut Findings) -> Result<()
         for found in batch {
             let storage = found.key.partition().checked_sub(storage_partition(0));
             let storage = storage.and_then(|number| u32::try_from(number).ok());
-            let id = found.key.rest().try_into().map(u64::from_be_bytes).ok();
-            match storage.zip(id) {
+            match storage.zip(id_in(found.key.rest())) {
                 Some((storage, id)) => known.push((id, storage)),
                 None => findings.add(format!("{:?}", found.key), "is not the key of a storage's replica"),
             }

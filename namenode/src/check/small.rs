@@ -1,6 +1,6 @@
 //! Settings and the retry cache.
 
-use trellis_metastore::schema::{FIRST_FREE_ID, FORMAT, RetryCache, retry_entry, setting};
+use trellis_metastore::schema::{FIRST_FREE_ID, FORMAT, RetryCache, retry_entry, retry_in, setting};
 use trellis_metastore::store::{Store, StoreError};
 
 use super::Findings;
@@ -37,10 +37,7 @@ pub async fn retry_cache(store: &dyn Store, findings: &mut Findings) -> Result<(
     let mut walk = Walk::<RetryCache>::new();
     while let Some(batch) = walk.next(store, findings).await? {
         for found in batch {
-            let place = found.key.rest().split_at_checked(16).and_then(|(client, call)| {
-                let (client, call) = (client.try_into().ok()?, call.try_into().ok()?);
-                Some(retry_entry(client, i64::from_be_bytes(call)).key)
-            });
+            let place = retry_in(found.key.rest()).map(|(client, call)| retry_entry(&client, call).key);
             if place.as_ref() != Some(&found.key) {
                 findings.add(
                     format!("{:?}", found.key),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
-use trellis_metastore::schema::{LeaseHolders, OpenFiles, lease_holder_partitions, open_file_partitions};
+use trellis_metastore::schema::{
+    LeaseHolders, OpenFiles, id_in, lease_holder_partitions, open_file_partitions,
+};
 use trellis_metastore::tx::Record;
 
 use super::{AT_ONCE, Lead, buckets, pause};
@@ -71,7 +73,7 @@ pub async fn round(engine: &Arc<Engine>, term: Option<Term>) -> Result<Expired, 
 
 /// Closes one open file, given by the key of its row, if its holder still is silent.
 async fn close(engine: &Arc<Engine>, key: &[u8], term: Option<Term>) -> Result<bool, RpcError> {
-    let Ok(file_id) = key.try_into().map(u64::from_be_bytes) else { return Ok(false) };
+    let Some(file_id) = id_in(key) else { return Ok(false) };
     let call = Expire { file_id, term };
     let op = Box::new(move |tx: &mut Tx<'_, '_>| expire(tx, &call));
     Ok(engine.write_wait(engine.own_ctx(), file_id, 1, false, op).await?.yes)

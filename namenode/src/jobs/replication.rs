@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use trellis_metastore::schema::{Attention, Concern, attention_partitions};
+use trellis_metastore::schema::{Attention, Concern, attention_partitions, id_in};
 
 use super::{Lead, buckets, pause};
 use crate::datanodes::View;
@@ -150,9 +150,7 @@ impl Replication {
             self.bucket += 1;
             while let Some(rows) = bucket.next(engine).await? {
                 let old = rows.into_iter().filter(|(_, row)| row.value.since_ms <= newest);
-                let files: Vec<u64> = old
-                    .filter_map(|(key, _)| key.as_slice().try_into().map(u64::from_be_bytes).ok())
-                    .collect();
+                let files: Vec<u64> = old.filter_map(|(key, _)| id_in(&key)).collect();
                 self.page(engine, files, (&numbers, &mut budget), term, &mut done).await?;
             }
         }

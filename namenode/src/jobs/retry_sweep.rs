@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
-use trellis_metastore::schema::{RetryCache, Table, TableKey, retry_entry, retry_partitions};
+use trellis_metastore::schema::{RetryCache, Table, TableKey, retry_entry, retry_in, retry_partitions};
 
 use super::{Lead, pause};
 use crate::engine::Engine;
@@ -78,6 +78,6 @@ fn sweep_batch(tx: &mut Tx<'_, '_>, bucket: u64, after: Option<&bytes::Bytes>, o
 
 /// The key of a row of the cache: a client id and a call id.
 fn entry(key: &[u8]) -> Option<TableKey<RetryCache>> {
-    let (client, call) = key.split_at_checked(16)?;
-    Some(retry_entry(client.try_into().ok()?, i64::from_be_bytes(call.try_into().ok()?)))
+    let (client, call) = retry_in(key)?;
+    Some(retry_entry(&client, call))
 }

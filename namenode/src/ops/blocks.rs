@@ -8,9 +8,9 @@ use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
     Block, BlockFile, BlockState, Blocks, Inode, Kind as InodeKind, Ordered, Table, block, block_file,
-    block_id, hidden_inode, parts_of_block,
+    block_id, hidden_inode, ordinal_in, parts_of_block,
 };
-use trellis_metastore::tx::Stop;
+use trellis_metastore::tx::{Record, Stop};
 
 use super::replicas::{self, Found, Worth, is_complete, storages_of};
 use super::write::BlockName;
@@ -119,34 +119,49 @@ pub fn page_after(
 }
 
 /// Rows of blocks with the ordinals in their keys.
-pub(super) fn placed(rows: Vec<(Vec<u8>, trellis_metastore::tx::Record<Blocks>)>) -> Vec<FileBlock> {
-    let placed = |(key, row): (Vec<u8>, trellis_metastore::tx::Record<Blocks>)| {
-        let ordinal = u32::from_be_bytes(key.try_into().ok()?);
-        Some(FileBlock { ordinal, block: row.value })
+pub(super) fn placed(rows: Vec<(Vec<u8>, Record<Blocks>)>) -> Vec<FileBlock> {
+    let placed = |(key, row): (Vec<u8>, Record<Blocks>)| {
+        Some(FileBlock { ordinal: ordinal_in(&key)?, block: row.value })
     };
     rows.into_iter().filter_map(placed).collect()
 }
 
-/// A block by its id, wherever it is now, with the file that has it. `None` when it is gone.
-pub fn find(tx: &mut Tx<'_, '_>, id: u64) -> Result<Option<(u64, FileBlock)>> {
-    let (inode, ordinal) = parts_of_block(id);
-    if let Some(row) = tx.get(&block(inode, ordinal), Hold::Held)?
-        && row.value.id == id
-    {
-        return Ok(Some((inode, FileBlock { ordinal, block: row.value })));
+/// Blocks by their ids, wherever they are now, each with the file that has it; `None` of one that is gone. `absent` hears
+/// of those that are not where their ids say, before they are looked for elsewhere.
+pub fn find(
+    tx: &mut Tx<'_, '_>,
+    ids: &[u64],
+    hold: Hold,
+    absent: impl Fn(&mut Tx<'_, '_>, u64),
+) -> Result<Vec<Option<(u64, FileBlock)>>> {
+    // Another block lies there when concat brought it, and this id was never given out.
+    let its = |id: u64, (file_id, ordinal): (u64, u32), row: Option<Record<Blocks>>| {
+        let block = row?.value;
+        (block.id == id).then_some((file_id, FileBlock { ordinal, block }))
+    };
+    let places: Vec<(u64, u32)> = ids.iter().map(|id| parts_of_block(*id)).collect();
+    let keys: Vec<_> = places.iter().map(|(file_id, ordinal)| block(*file_id, *ordinal)).collect();
+    let rows = tx.get_all(&keys, hold)?.into_iter();
+    let mut found: Vec<_> =
+        rows.zip(places).zip(ids).map(|((row, place), id)| its(*id, place, row)).collect();
+    let absents: Vec<usize> = (0..ids.len()).filter(|i| found[*i].is_none()).collect();
+    absents.iter().for_each(|i| absent(tx, ids[*i]));
+    let files: Vec<_> = absents.iter().map(|i| block_file(ids[*i])).collect();
+    let files = absents.into_iter().zip(tx.get_all(&files, hold)?);
+    let moved: Vec<(usize, BlockFile)> = files.filter_map(|(i, row)| Some((i, row?.value))).collect();
+    let keys: Vec<_> = moved.iter().map(|(_, to)| block(to.inode, to.ordinal)).collect();
+    for ((i, to), row) in moved.into_iter().zip(tx.get_all(&keys, hold)?) {
+        found[i] = its(ids[i], (to.inode, to.ordinal), row);
     }
-    let Some(moved) = tx.get(&block_file(id), Hold::Held)? else { return Ok(None) };
-    let (inode, ordinal) = (moved.value.inode, moved.value.ordinal);
-    let row = tx.get(&block(inode, ordinal), Hold::Held)?.filter(|row| row.value.id == id);
-    Ok(row.map(|row| (inode, FileBlock { ordinal, block: row.value })))
+    Ok(found)
 }
 
-/// The same, with the attached file that has it; no permission is checked. The inode row is held.
+/// A block by its id, with the attached file that has it; no permission is checked. The inode row is held.
 pub fn find_with_file(tx: &mut Tx<'_, '_>, id: u64) -> Result<Option<(FileBlock, Option<Walked>)>> {
     let (inode, ordinal) = parts_of_block(id);
     tx.want(&block(inode, ordinal));
     let hinted = tx.walk_id(inode, Chain::Loose);
-    let Some((file_id, found)) = find(tx, id)? else {
+    let Some((file_id, found)) = find(tx, &[id], Hold::Held, |_, _| {})?.pop().flatten() else {
         return Ok(None);
     };
     let walked = if file_id == inode { hinted? } else { tx.walk_id(file_id, Chain::Loose)? };

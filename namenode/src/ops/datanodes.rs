@@ -14,7 +14,7 @@ use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
     Command, CommandKind, Commands, Datanode, Datanodes, Member, Members, Setting, Storage, Table, command,
-    command_partition, datanode, datanodes_partition, members_partition, setting,
+    command_in, command_partition, datanode, datanodes_partition, members_partition, setting,
 };
 
 use crate::engine::tx::Tx;
@@ -204,9 +204,7 @@ pub fn survey(tx: &mut Tx<'_, '_>, after: Option<&str>, owned: &[u32], limit: u3
     let members = tx.scan_all::<Members>(&[members])?.pop().unwrap_or_default();
     let commands = tx.scan_all::<Commands>(&commands)?;
     let given = |(key, row): (Vec<u8>, trellis_metastore::tx::Record<Commands>)| {
-        let (kind, block) = key.split_first()?;
-        let kind = CommandKind::try_from(i32::from(*kind)).ok()?;
-        let block = u64::from_be_bytes(block.try_into().ok()?);
+        let (kind, block) = command_in(&key)?;
         Some(GivenCommand { kind, block, version: row.version, command: row.value })
     };
     let mut pages = commands.into_iter().map(|rows| rows.into_iter().filter_map(given));

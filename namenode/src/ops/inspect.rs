@@ -8,11 +8,9 @@
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
-use trellis_metastore::schema::{
-    Block, Blocks, Inode, Table, block, block_file, inode, inode_path, parts_of_block,
-};
-use trellis_metastore::tx::Record;
+use trellis_metastore::schema::{Block, Blocks, Inode, block_file, inode, inode_path};
 
+use super::blocks::{self, FileBlock};
 use super::replicas::{self, Worth, judge};
 use crate::engine::tx::Tx;
 use crate::path::Path;
@@ -57,13 +55,13 @@ pub struct InspectedFile {
 
 /// Files by their inode ids, each with its first blocks. `None`: there is no such file any more.
 pub fn inspect(tx: &mut Tx<'_, '_>, ids: &[u64]) -> Result<Vec<Option<InspectedFile>>> {
-    let scan = |id: &u64| Scan::of(Blocks::ID, *id, BLOCKS);
+    let scan = |id: &u64| blocks::page_scan(*id, None, BLOCKS);
     inspect_from(tx, ids, ids.iter().map(scan).collect())
 }
 
 /// The blocks of a file past an ordinal.
 pub fn inspect_further(tx: &mut Tx<'_, '_>, id: u64, after: u32) -> Result<Option<InspectedFile>> {
-    let scan = Scan::of(Blocks::ID, id, BLOCKS).after(block(id, after).key.rest());
+    let scan = blocks::page_scan(id, Some(after), BLOCKS);
     Ok(inspect_from(tx, &[id], vec![scan])?.pop().flatten())
 }
 
@@ -83,7 +81,7 @@ fn inspect_from(tx: &mut Tx<'_, '_>, ids: &[u64], scans: Vec<Scan>) -> Result<Ve
             Some(row.value).filter(|inode| inode.id == *id && !inode.is_dir())
         })
         .collect();
-    let pages: Vec<_> = pages.into_iter().map(blocks_of).collect();
+    let pages: Vec<_> = pages.into_iter().map(blocks::placed).collect();
     for (file, page) in files.iter().zip(&pages) {
         if file.is_some() {
             replicas::want(tx, &ids_of(page));
@@ -104,33 +102,24 @@ fn inspect_from(tx: &mut Tx<'_, '_>, ids: &[u64], scans: Vec<Scan>) -> Result<Ve
 
 /// A block by its id, with the path and the row of its file. `None`: there is no such block, or its file is detached.
 pub fn inspect_block(tx: &mut Tx<'_, '_>, id: u64) -> Result<Option<(Path, Inode, Inspected)>> {
-    let (mut owner, mut ordinal) = parts_of_block(id);
     tx.want(&block_file(id));
-    let mut found = tx.get(&block(owner, ordinal), Hold::Loose)?.filter(|row| row.value.id == id);
-    if found.is_none() {
-        let Some(moved) = tx.get(&block_file(id), Hold::Loose)? else { return Ok(None) };
-        (owner, ordinal) = (moved.value.inode, moved.value.ordinal);
-        found = tx.get(&block(owner, ordinal), Hold::Loose)?.filter(|row| row.value.id == id);
-    }
+    let Some((owner, placed)) = blocks::find(tx, &[id], Hold::Loose, |_, _| {})?.pop().flatten() else {
+        return Ok(None);
+    };
     let file = tx.inodes_by_id(&[owner])?.pop().flatten();
-    let (Some(found), Some((path, inode))) = (found, file) else { return Ok(None) };
-    let block = judged(tx, vec![(ordinal, found.value)])?.pop();
+    let Some((path, inode)) = file else { return Ok(None) };
+    let block = judged(tx, vec![placed])?.pop();
     Ok(block.map(|block| (path, inode, block)))
 }
 
-fn blocks_of(page: Vec<(Vec<u8>, Record<Blocks>)>) -> Vec<(u32, Block)> {
-    let ordinal = |key: Vec<u8>| key.try_into().map(u32::from_be_bytes).ok();
-    page.into_iter().filter_map(|(key, row)| Some((ordinal(key)?, row.value))).collect()
+fn ids_of(page: &[FileBlock]) -> Vec<u64> {
+    page.iter().map(|placed| placed.block.id).collect()
 }
 
-fn ids_of(page: &[(u32, Block)]) -> Vec<u64> {
-    page.iter().map(|(_, block)| block.id).collect()
-}
-
-fn judged(tx: &mut Tx<'_, '_>, page: Vec<(u32, Block)>) -> Result<Vec<Inspected>> {
+fn judged(tx: &mut Tx<'_, '_>, page: Vec<FileBlock>) -> Result<Vec<Inspected>> {
     let found = replicas::read(tx, &ids_of(&page))?;
     let view = &tx.ctx.datanodes;
-    let one = |((ordinal, block), found): ((u32, Block), Vec<replicas::Found>)| {
+    let one = |(FileBlock { ordinal, block }, found): (FileBlock, Vec<replicas::Found>)| {
         let replicas = found.iter().map(|its| (its.storage, judge(view, &block, its.storage, &its.replica)));
         Inspected { replicas: replicas.collect(), block, ordinal }
     };

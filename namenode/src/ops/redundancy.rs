@@ -19,12 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, BlockFiles, Blocks, Command, CommandKind, Concern, Ordered, Replica, ReplicaState,
-    StorageReplicas, Table, TableKey, attention, block, block_file, command, parts_of_block,
-    storage_partition,
+    Block, Blocks, Command, CommandKind, Concern, Ordered, Replica, ReplicaState, StorageReplicas, Table,
+    TableKey, attention, block, command, id_in, parts_of_block, storage_partition,
 };
 use trellis_metastore::tx::{Record, Stop};
 
+use super::blocks::{self, FileBlock};
 use super::judged::{Judged, removable};
 use super::orders;
 use super::replicas::{self, Found, is_complete, note_attention};
@@ -101,10 +101,7 @@ pub fn examine(tx: &mut Tx<'_, '_>, call: &Examine) -> Result<Examined> {
         tx.hold_term(term)?;
     }
     let row_key = attention(call.inode);
-    let mut scan = Scan::of(Blocks::ID, call.inode, BLOCKS);
-    if let Some(after) = call.after {
-        scan = scan.after(&after.to_be_bytes());
-    }
+    let scan = blocks::page_scan(call.inode, call.after, BLOCKS);
     tx.want_scan(&scan);
     let Some(row) = tx.get(&row_key, Hold::Held)? else { return Ok(Examined::default()) };
     let version = Some(call.version.unwrap_or(row.version));
@@ -115,11 +112,9 @@ pub fn examine(tx: &mut Tx<'_, '_>, call: &Examine) -> Result<Examined> {
         return Ok(Examined::default());
     };
     tx.get(&node.key(), Hold::Held)?;
-    let rows = tx.scan_all::<Blocks>(&[scan])?.pop().unwrap_or_default();
-    let more = rows.last().filter(|_| rows.len() == BLOCKS as usize).and_then(|(key, _)| ordinal(key));
-    let blocks: Vec<(u32, Block)> =
-        rows.into_iter().filter_map(|(key, row)| Some((ordinal(&key)?, row.value))).collect();
-    let ids: Vec<u64> = blocks.iter().map(|(_, block)| block.id).collect();
+    let page = blocks::placed(tx.scan_all::<Blocks>(&[scan])?.pop().unwrap_or_default());
+    let more = page.last().filter(|_| page.len() == BLOCKS as usize).map(|last| last.ordinal);
+    let ids: Vec<u64> = page.iter().map(|placed| placed.block.id).collect();
     let found = replicas::read(tx, &ids)?;
     let mut batch = Batch {
         node: &node,
@@ -128,7 +123,7 @@ pub fn examine(tx: &mut Tx<'_, '_>, call: &Examine) -> Result<Examined> {
     };
     // All blocks are looked at before the run stops for rows that are not at hand: one fetch brings those of all.
     let mut missed = false;
-    for ((ordinal, block), found) in blocks.iter().zip(&found) {
+    for (FileBlock { ordinal, block }, found) in page.iter().zip(&found) {
         match batch.block(tx, &Seen { ordinal: *ordinal, block, found }) {
             Err(Halt::Stop(Stop::Miss)) => missed = true,
             judged => judged?,
@@ -148,10 +143,6 @@ pub fn examine(tx: &mut Tx<'_, '_>, call: &Examine) -> Result<Examined> {
         }
     }
     Ok(done)
-}
-
-fn ordinal(key: &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(key.try_into().ok()?))
 }
 
 /// A block as it was read.
@@ -349,16 +340,11 @@ pub fn note_storage(
         scan = scan.after(&after.to_be_bytes());
     }
     let rows = tx.scan_all::<StorageReplicas>(&[scan])?.pop().unwrap_or_default();
-    let ids: Vec<u64> =
-        rows.iter().filter_map(|(key, _)| key.as_slice().try_into().ok().map(u64::from_be_bytes)).collect();
-    let moved: Vec<_> = ids.iter().map(|id| block_file(*id)).collect();
+    let ids: Vec<u64> = rows.iter().filter_map(|(key, _)| id_in(key)).collect();
     ids.iter().for_each(|id| tx.want(&attention(parts_of_block(*id).0)));
-    let moved = tx.get_all(&moved, Hold::Loose)?;
-    let file = |(id, moved): (&u64, Option<Record<BlockFiles>>)| match moved {
-        Some(row) => row.value.inode,
-        None => parts_of_block(*id).0,
-    };
-    let files: BTreeSet<u64> = ids.iter().zip(moved).map(file).collect();
+    // Held: what another file takes over meanwhile is to be noted there.
+    let found = blocks::find(tx, &ids, Hold::Held, |_, _| {})?;
+    let files: BTreeSet<u64> = found.iter().flatten().map(|(file_id, _)| *file_id).collect();
     files.iter().for_each(|inode| tx.want(&attention(*inode)));
     keep_all(tx, storage, &rows)?;
     files.iter().try_for_each(|inode| note_attention(tx, *inode))?;
@@ -373,9 +359,7 @@ fn keep_all(tx: &mut Tx<'_, '_>, storage: u32, rows: &[(Vec<u8>, Record<StorageR
         return Ok(());
     }
     let leaving = rows.iter().filter(|(_, row)| row.value.ordered() == Ordered::Deletion);
-    let leaving = leaving.filter_map(|(key, row)| {
-        let id = u64::from_be_bytes(key.as_slice().try_into().ok()?);
-        Some((id, Found { storage, replica: row.value.clone() }))
-    });
+    let leaving =
+        leaving.filter_map(|(key, row)| Some((id_in(key)?, Found { storage, replica: row.value.clone() })));
     orders::take_back(tx, &leaving.collect::<Vec<_>>())
 }

@@ -9,7 +9,7 @@ use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
     Block, BlockState, Concern, Ordered, Replica, ReplicaState, Replicas, StorageReplicas, Table, TableKey,
-    attention, parts_of_block, replica, storage_replica,
+    attention, parts_of_block, replica, replica_in, storage_replica,
 };
 use trellis_metastore::tx::Record;
 
@@ -181,7 +181,7 @@ pub fn read(tx: &mut Tx<'_, '_>, blocks: &[u64]) -> Result<Vec<Vec<Found>>> {
             let last = page.last().map(|(key, _)| key.clone());
             let mut inside = true;
             for (key, row) in page {
-                let Some((block_id, storage)) = parts_of_key(&key) else { continue };
+                let Some((block_id, storage)) = replica_in(&key) else { continue };
                 inside = run.has(block_id);
                 if inside {
                     found.entry(block_id).or_default().push(Found { storage, replica: row.value });
@@ -194,12 +194,6 @@ pub fn read(tx: &mut Tx<'_, '_>, blocks: &[u64]) -> Result<Vec<Vec<Found>>> {
         open = rest;
     }
     Ok(blocks.iter().map(|id| found.remove(id).unwrap_or_default()).collect())
-}
-
-/// Block id and storage in the key of a [`Replicas`] row.
-pub fn parts_of_key(key: &[u8]) -> Option<(u64, u32)> {
-    let (block_id, storage) = key.split_at_checked(8)?;
-    Some((u64::from_be_bytes(block_id.try_into().ok()?), u32::from_be_bytes(storage.try_into().ok()?)))
 }
 
 /// Asks for the rows of one replica.

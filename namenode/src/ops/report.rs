@@ -17,12 +17,11 @@ use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
     Block, BlockState, CommandKind, Datanode, Ordered, Replica, ReplicaState, StorageReplicas, Table,
-    TableKey, attention, block, block_file, command, parts_of_block, replica, storage_partition,
-    storage_replica,
+    TableKey, attention, block, command, id_in, parts_of_block, replica, storage_partition, storage_replica,
 };
 use trellis_metastore::schema::{Blocks, Command};
-use trellis_metastore::tx::Record;
 
+use super::blocks::{self, FileBlock};
 use super::datanodes;
 use super::orders;
 use super::replicas::{self, Found, Worth, judge, note_attention};
@@ -102,8 +101,8 @@ pub struct Applied {
     pub condemned: u32,
 }
 
-/// A block as a report finds it.
-type FoundBlock = Option<(TableKey<Blocks>, Block)>;
+/// A block as a report finds it, with the file that has it.
+type FoundBlock = Option<(u64, FileBlock)>;
 
 /// Applies what a datanode reports, if `member` owns it.
 pub fn apply(tx: &mut Tx<'_, '_>, call: &Report) -> Result<Applied> {
@@ -120,7 +119,9 @@ pub fn apply(tx: &mut Tx<'_, '_>, call: &Report) -> Result<Applied> {
         return Ok(Applied { is_not_owner: true, ..Applied::default() });
     };
     let ids: Vec<u64> = call.replicas.iter().map(|told| told.block).collect();
-    let blocks = find_blocks(tx, &ids, Some(row.number))?;
+    let blocks = blocks::find(tx, &ids, Hold::Loose, |tx, id| {
+        tx.want(&command(row.number, CommandKind::Invalidate, id));
+    })?;
     let elsewhere = elsewhere(tx, &row, &call.replicas)?;
     let mut applied = Applied::default();
     for ((told, found), elsewhere) in call.replicas.iter().zip(blocks).zip(elsewhere) {
@@ -162,33 +163,6 @@ fn elsewhere(tx: &mut Tx<'_, '_>, row: &Datanode, told: &[Reported]) -> Result<V
     Ok(told.iter().map(others).collect())
 }
 
-/// The blocks with these ids, where they are now. `datanode`: to be told of those that are nowhere.
-fn find_blocks(tx: &mut Tx<'_, '_>, ids: &[u64], datanode: Option<u32>) -> Result<Vec<FoundBlock>> {
-    let here: Vec<TableKey<Blocks>> =
-        ids.iter().map(|id| parts_of_block(*id)).map(|(inode, ordinal)| block(inode, ordinal)).collect();
-    let rows = tx.get_all(&here, Hold::Loose)?;
-    // Another block lies there when concat brought it, and this id was never given out.
-    let its = |id: u64, row: Option<Record<Blocks>>| Some(row?.value).filter(|block| block.id == id);
-    let mut found: Vec<FoundBlock> =
-        here.into_iter().zip(rows).zip(ids).map(|((key, row), id)| Some((key, its(*id, row)?))).collect();
-    let absent: Vec<usize> = (0..found.len()).filter(|i| found[*i].is_none()).collect();
-    let files: Vec<_> = absent.iter().map(|i| block_file(ids[*i])).collect();
-    for (i, number) in absent.iter().filter_map(|i| Some((*i, datanode?))) {
-        tx.want(&command(number, CommandKind::Invalidate, ids[i]));
-    }
-    let files = tx.get_all(&files, Hold::Loose)?;
-    let moved = absent.into_iter().zip(files).filter_map(|(i, row)| {
-        let to = row?.value;
-        Some((i, block(to.inode, to.ordinal)))
-    });
-    let (places, keys): (Vec<usize>, Vec<TableKey<Blocks>>) = moved.unzip();
-    let rows = tx.get_all(&keys, Hold::Loose)?;
-    for ((place, key), row) in places.into_iter().zip(keys).zip(rows) {
-        found[place] = its(ids[place], row).map(|block| (key, block));
-    }
-    Ok(found)
-}
-
 /// A replica that is there: the only one that its datanode has of its block.
 fn present(
     tx: &mut Tx<'_, '_>,
@@ -205,11 +179,12 @@ fn present(
     let known = elsewhere.iter().zip(known).filter_map(|(storage, replica)| Some((*storage, replica?)));
     let moved: Vec<(u32, Replica)> = known.collect();
     let overtaken: Vec<(u64, u32)> = moved.iter().map(|(storage, _)| (told.block, *storage)).collect();
-    let Some((key, block)) = found else {
+    let Some((file_id, placed)) = found else {
         applied.unknown += 1;
         replicas::remove(tx, &[&[(told.block, told.storage)], &overtaken[..]].concat())?;
         return invalidate(tx, row.number, told, true);
     };
+    let (key, block) = (block(file_id, placed.ordinal), placed.block);
     let is_whole = state == ReplicaState::Finalized;
     let all = || old.iter().chain(moved.iter().map(|(_, replica)| replica));
     let is_later = |old: &Replica| old.state() == ReplicaState::Finalized && old.stamp >= told.stamp;
@@ -288,7 +263,7 @@ fn gone(tx: &mut Tx<'_, '_>, told: &Reported, found: FoundBlock, applied: &mut A
     applied.changed += 1;
     replicas::remove(tx, &[(told.block, told.storage)])?;
     match found {
-        Some((key, _)) => attend(tx, &key),
+        Some((file_id, placed)) => attend(tx, &block(file_id, placed.ordinal)),
         None => Ok(()),
     }
 }
@@ -372,14 +347,13 @@ pub fn page(tx: &mut Tx<'_, '_>, storage: u32, after: Option<u64>, limit: u32) -
         scan = scan.after(&after.to_be_bytes());
     }
     let rows = tx.scan_all::<StorageReplicas>(&[scan])?.pop().unwrap_or_default();
-    let id = |key: &[u8]| key.try_into().map(u64::from_be_bytes).ok();
     let rows: Vec<(u64, Replica)> =
-        rows.into_iter().filter_map(|(key, row)| Some((id(&key)?, row.value))).collect();
+        rows.into_iter().filter_map(|(key, row)| Some((id_in(&key)?, row.value))).collect();
     let ids: Vec<u64> = rows.iter().map(|(block, _)| *block).collect();
-    let blocks = find_blocks(tx, &ids, None)?;
+    let blocks = blocks::find(tx, &ids, Hold::Loose, |_, _| {})?;
     let view = tx.ctx.datanodes.clone();
     let is_odd = |replica: &Replica, found: FoundBlock| {
-        found.is_none_or(|(_, block)| {
+        found.is_none_or(|(_, FileBlock { block, .. })| {
             is_settled(&block) && judge(&view, &block, storage, replica) == Worth::Corrupt
         })
     };
@@ -422,17 +396,17 @@ pub fn condemn(tx: &mut Tx<'_, '_>, bad: &[Bad]) -> Result<Applied> {
         replicas::want_replica(tx, told.block, told.storage);
     }
     let ids: Vec<u64> = call.replicas.iter().map(|told| told.block).collect();
-    let blocks = find_blocks(tx, &ids, None)?;
+    let blocks = blocks::find(tx, &ids, Hold::Loose, |_, _| {})?;
     let mut applied = Applied::default();
     for (told, found) in call.replicas.iter().zip(blocks) {
         let row = tx.get(&replica(told.block, told.storage), Hold::Loose)?;
-        let (Some((key, _)), Some(row)) = (found, row) else { continue };
+        let (Some((file_id, placed)), Some(row)) = (found, row) else { continue };
         if row.value.stamp != told.stamp || row.value.corrupt || row.value.ordered() == Ordered::Copy {
             continue;
         }
         applied.condemned += 1;
         replicas::put(tx, told.block, told.storage, &Replica { corrupt: true, ..row.value })?;
-        attend(tx, &key)?;
+        attend(tx, &block(file_id, placed.ordinal))?;
     }
     Ok(applied)
 }

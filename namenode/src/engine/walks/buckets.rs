@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use trellis_metastore::key::Scan;
-use trellis_metastore::schema::Table;
+use trellis_metastore::schema::{Table, id_in};
 
 use super::{BATCH, Page, ROWS, Walk};
 use crate::engine::call::Op;
@@ -28,7 +28,7 @@ pub(super) async fn rows_after<T: Table + 'static>(
         .into_iter()
         .flatten()
         .filter(|(key, _)| end.as_ref().is_none_or(|end| key <= end))
-        .filter_map(|(key, row)| Some((u64::from_be_bytes(key.try_into().ok()?), row.value)))
+        .filter_map(|(key, row)| Some((id_in(&key)?, row.value)))
         .collect();
     rows.sort_unstable_by_key(|(id, _)| *id);
     Ok((rows, end.is_some()))

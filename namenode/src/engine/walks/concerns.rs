@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use trellis_metastore::key::Scan;
-use trellis_metastore::schema::{Attention, Concern, Table, attention_partitions};
+use trellis_metastore::schema::{Attention, Concern, Table, attention_partitions, id_in};
 
 use super::buckets::rows_after;
 use super::{BATCH, Page, ROWS, Walk};
@@ -32,7 +32,7 @@ pub(super) async fn totals(walk: &Walk<'_>) -> Result<Totals, RpcError> {
                 totals.under_replicated += u64::from(under_replicated);
                 totals.missing += u64::from(lost);
                 totals.corrupt += u64::from(corrupt);
-                if let (Ok(id), true) = (key.try_into().map(u64::from_be_bytes), lost > 0) {
+                if let (Some(id), true) = (id_in(&key), lost > 0) {
                     missing.insert(id, lost.into());
                 }
             }
