@@ -5,7 +5,7 @@
 //!
 //! Held    the inode rows of target and sources are written: they guard their blocks. The directory is merged.
 //! Rows    inodes 1r a component, 1w each · inode_paths 1w a source · dir_stats 1m · blocks 2w and block_files 1w for
-//!         each block that moves · attention 1w where replicas may have to change · retry_cache 1w.
+//!         each block that moves · attention 1w · retry_cache 1w.
 //! Cost    warm: 3 fetches + 1 commit; 1 fetch more when sources have over 1000 blocks.
 //! Differs at most 1000 sources and 4000 of their blocks at once; more is refused.
 
@@ -136,8 +136,8 @@ fn take_blocks(tx: &mut Tx<'_, '_>, node: &Node, sources: &[Node]) -> Result<Ino
         (inode.next_block, inode.block_count) = (ordinal + 1, inode.block_count + 1);
         inode.length = inode.length.saturating_add(placed.block.length);
     }
-    let differs = sources.iter().any(|source| source.inode.replication != inode.replication);
-    if differs && count > 0 || concerned.iter().any(Option::is_some) {
+    // Whoever notes a source meanwhile holds what this removes, but this cannot see its note.
+    if count > 0 {
         note_attention(tx, inode.id)?;
     }
     for (key, _) in concerns.iter().zip(concerned).filter(|(_, row)| row.is_some()) {

@@ -317,9 +317,10 @@ fn attend(tx: &mut Tx<'_, '_>, key: &TableKey<Blocks>) -> Result<()> {
 }
 
 /// The same, unless the file was noted just now: nobody looks at it before that has aged, whatever the clock of the leader,
-/// give or take a second. So the second and third report of a file just closed write nothing here.
+/// give or take a second, and if somebody did the note that is held is gone. So the second and third report of a file just
+/// closed write nothing here.
 fn attend_later(tx: &mut Tx<'_, '_>, key: &TableKey<Blocks>) -> Result<()> {
-    let noted = tx.get(&attention(key.key.partition()), Hold::Loose)?;
+    let noted = tx.get(&attention(key.key.partition()), Hold::Held)?;
     let young = i64::try_from(tx.ctx.config.replication_check.as_millis() / 2).unwrap_or(i64::MAX);
     let is_young = |since_ms: i64| (0..young).contains(&(tx.ctx.now_ms - since_ms));
     match noted.is_some_and(|row| is_young(row.value.since_ms)) {

@@ -15,6 +15,7 @@ use trellis_namenode::engine::Op;
 use trellis_namenode::jobs::reaper;
 use trellis_namenode::jobs::replication::Replication;
 use trellis_namenode::ops::datanodes::{self, Claim};
+use trellis_namenode::ops::redundancy::{Noted, note_storage};
 use trellis_namenode::ops::report::{Reported, What};
 use trellis_proto::exception::Kind;
 
@@ -31,6 +32,7 @@ pub const ALL: &[(&str, fn())] = &[
     ("an_acknowledged_report_whose_owner_dies", an_acknowledged_report_whose_owner_dies),
     ("delete_create_and_a_rename_of_written_files", delete_create_and_a_rename_of_written_files),
     ("an_append_against_a_removal", an_append_against_a_removal),
+    ("a_failed_storage_against_a_concat", a_failed_storage_against_a_concat),
 ];
 
 /// How long a datanode waits for a namenode's answer.
@@ -295,5 +297,43 @@ fn an_append_against_a_removal() {
         assert_eq!(now.expected.len() as u64, 3 - removed);
         let which = if removed == 0 { "all" } else { "one" };
         format!("{} {which}", if cuts { "truncate" } else { "append" })
+    });
+}
+
+/// The files with replicas on a storage that is gone are noted while one of them is joined to another. Whichever comes
+/// first, the file that has the blocks is looked at.
+fn a_failed_storage_against_a_concat() {
+    over_seeds(&["noted"], |c| async move {
+        with_datanodes(&c).await;
+        let su = root(&c.calm);
+        su.mk("/d").await.unwrap();
+        for text in ["/d/target", "/d/source"] {
+            su.write_file(text, &[10]).await;
+        }
+        let id = su.must("/d/target").await.inode.id;
+        let look = || async {
+            pass_time(Duration::from_secs(5));
+            Replication::default().round(&c.calm.engine, None).await.unwrap()
+        };
+        look().await;
+        assert_eq!(su.concern(id).await, None);
+        for nn in [&c.calm, &c.one, &c.two] {
+            show(nn, &[Liveness::Dead, Liveness::Live, Liveness::Live]);
+        }
+        let waits = [c.world.random(40), c.world.random(40)].map(Duration::from_millis);
+        let note = async {
+            sleep(waits[0]).await;
+            let op: Op<Noted> = Box::new(|tx| note_storage(tx, storage(0), None, None));
+            own(&c.one, op).await.unwrap().replicas
+        };
+        let join_files = async {
+            sleep(waits[1]).await;
+            root(&c.two).concat("/d/target", &["/d/source"]).await.unwrap();
+        };
+        assert_eq!(join(note, join_files).await.0, 2);
+        c.settle().await;
+        look().await;
+        assert_eq!(su.concern(id).await.map(|concern| concern.under_replicated), Some(2));
+        "noted".into()
     });
 }
