@@ -674,6 +674,9 @@ pub struct Datanode {
     /// Its storages.
     #[prost(message, repeated, tag = "12")]
     pub storages: Vec<Storage>,
+    /// Grows with every write of the row: of two copies of it the one with more is the later.
+    #[prost(uint64, tag = "13")]
+    pub changes: u64,
 }
 
 /// A storage of a datanode: one of its directories.

@@ -155,6 +155,8 @@ pub struct Heard {
 /// What a new owner has to make up for.
 #[derive(Debug, Default)]
 pub struct Inherited {
+    /// The datanode's row, with the epoch since which it is owned.
+    pub row: Arc<Datanode>,
     /// Reports that were kept, oldest first.
     pub reports: Vec<Vec<Reported>>,
     /// Some were lost, and no full report is to come by itself: the datanode must register anew.
@@ -179,11 +181,12 @@ impl Registry {
         Registry { member, timing, nodes: HashMap::new(), members: vec![member], looked: None }
     }
 
-    /// Takes a row as the truth, unless a later owner than its was seen.
+    /// Takes a row as the truth, unless a later one was seen: it may have been read before that was written.
     pub fn adopt(&mut self, row: Datanode) -> Arc<Datanode> {
         let known =
             self.nodes.entry(row.uuid.clone()).or_insert_with(|| Known::new(row.clone(), Instant::now()));
-        if row.epoch >= known.row.epoch && *known.row != row {
+        let age = |row: &Datanode| (row.epoch, row.changes);
+        if age(&row) >= age(&known.row) && *known.row != row {
             known.row = Arc::new(row);
         }
         if known.row.owner != self.member {

@@ -93,8 +93,9 @@ async fn apply_or_keep(
 ) -> Result<Applied, RpcError> {
     let member = engine.member();
     let mut total = Applied::default();
-    if known(engine, uuid)?.owner == member {
-        total = apply(engine, uuid, &replicas).await?;
+    let row = known(engine, uuid)?;
+    if row.owner == member {
+        total = apply(engine, &row, &replicas).await?;
         if !total.is_not_owner {
             add(&engine.datanodes().counts().incremental, 1u64);
             return Ok(total);
@@ -108,12 +109,13 @@ async fn apply_or_keep(
     Ok(Applied { is_not_owner: true, ..total })
 }
 
-/// Applies replicas in batches; stops where this namenode turns out not to own the datanode.
-async fn apply(engine: &Arc<Engine>, uuid: &str, replicas: &[Reported]) -> Result<Applied, RpcError> {
+/// Applies replicas in batches; stops where this namenode turns out not to own the datanode as `row` says.
+async fn apply(engine: &Arc<Engine>, row: &Datanode, replicas: &[Reported]) -> Result<Applied, RpcError> {
     let mut total = Applied::default();
     for batch in replicas.chunks(AT_ONCE) {
         let lane = batch.first().map_or(0, |told| parts_of_block(told.block).0);
-        let call = Report { uuid: uuid.to_owned(), member: engine.member(), replicas: batch.to_vec() };
+        let (uuid, member, epoch) = (row.uuid.clone(), engine.member(), row.epoch);
+        let call = Report { uuid, member, epoch, replicas: batch.to_vec() };
         let op: Op<Applied> = Box::new(move |tx| report::apply(tx, &call));
         let done = engine.write_wait(engine.own_ctx(), lane, 0, false, op).await?;
         engine.datanodes().counts().applied(&done);
@@ -138,9 +140,10 @@ pub async fn inherit(engine: &Arc<Engine>, uuid: &str) -> Result<bool, RpcError>
     };
     let mut reports = inherited.reports;
     while let Some(report) = reports.first() {
-        if let Err(error) = apply(engine, uuid, report).await {
+        let applied = apply(engine, &inherited.row, report).await;
+        if !applied.as_ref().is_ok_and(|applied| !applied.is_not_owner) {
             engine.datanodes().registry().give_back(uuid, reports, Instant::now());
-            return Err(error);
+            return applied.map(|_| false);
         }
         for told in reports.remove(0) {
             engine.datanodes().reported(parts_of_block(told.block).0).notify_waiters();
@@ -163,6 +166,7 @@ pub async fn full(
 ) -> Result<Compared, RpcError> {
     let turn = engine.datanodes().registry().turn(uuid).unwrap_or_default();
     let _turn = turn.lock().await;
+    let row = known(engine, uuid)?;
     let mut merge = Merge { storage, listed, next: 0, granted_ms, differing: Vec::new() };
     let (mut compared, mut after) = (Compared::default(), None);
     loop {
@@ -176,7 +180,7 @@ pub async fn full(
             merge.rest();
         }
         compared.differing += merge.differing.len() as u64;
-        let applied = apply(engine, uuid, &std::mem::take(&mut merge.differing)).await?;
+        let applied = apply(engine, &row, &std::mem::take(&mut merge.differing)).await?;
         if after.is_none() || applied.is_not_owner {
             add(&engine.datanodes().counts().full, 1u64);
             return Ok(compared);

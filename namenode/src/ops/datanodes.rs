@@ -75,18 +75,18 @@ pub fn register(tx: &mut Tx<'_, '_>, call: &Register) -> Result<Datanode> {
         replace(tx, said)?;
     }
     let mut row = match known {
-        Some(Datanode { number, owner, epoch, storages, .. }) => {
-            Datanode { number, owner, epoch, storages, ..said.clone() }
+        Some(Datanode { number, owner, epoch, storages, changes, .. }) => {
+            Datanode { number, owner, epoch, storages, changes, ..said.clone() }
         }
         None => {
             let number = draw(tx, 1)?;
-            Datanode { number, owner: 0, epoch: 0, storages: Vec::new(), ..said.clone() }
+            Datanode { number, owner: 0, epoch: 0, storages: Vec::new(), changes: 0, ..said.clone() }
         }
     };
     if let Some(claim) = &call.claims {
         take(&mut row, claim);
     }
-    write(tx, &row)
+    write(tx, row)
 }
 
 /// Where a datanode is.
@@ -107,7 +107,7 @@ fn replace(tx: &mut Tx<'_, '_>, said: &Datanode) -> Result<()> {
     for other in others.filter(|other| other.uuid != said.uuid && address(other) == address(said)) {
         let mut row = look_up(tx, &other.uuid)?;
         row.storages.iter_mut().for_each(|storage| storage.failed = true);
-        write(tx, &row)?;
+        write(tx, row)?;
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ fn replace(tx: &mut Tx<'_, '_>, said: &Datanode) -> Result<()> {
 pub fn claim(tx: &mut Tx<'_, '_>, uuid: &str, call: &Claim) -> Result<Datanode> {
     let mut row = look_up(tx, uuid)?;
     take(&mut row, call);
-    write(tx, &row)
+    write(tx, row)
 }
 
 /// Leaves a datanode to others, if `member` owns it; answers its row.
@@ -126,7 +126,7 @@ pub fn release(tx: &mut Tx<'_, '_>, uuid: &str, member: u64) -> Result<Datanode>
         row.owner = 0;
         row.epoch += 1;
     }
-    write(tx, &row)
+    write(tx, row)
 }
 
 /// Notes what storages a datanode has. `all`: those that it does not tell of failed; else they stay as they are.
@@ -153,12 +153,13 @@ pub fn tell_storages(tx: &mut Tx<'_, '_>, uuid: &str, told: &[ToldStorage], all:
             }
         }
     }
-    write(tx, &row)
+    write(tx, row)
 }
 
-/// The row, if `member` owns the datanode: held, so that nothing that an old owner began goes through.
-pub(super) fn owned(tx: &mut Tx<'_, '_>, uuid: &str, member: u64) -> Result<Option<Datanode>> {
-    Ok(Some(look_up(tx, uuid)?).filter(|row| row.owner == member))
+/// The row, if `member` owns the datanode since that `epoch`: held, so that nothing that an old owner began goes through,
+/// also when it owns the datanode again.
+pub(super) fn owned(tx: &mut Tx<'_, '_>, uuid: &str, member: u64, epoch: u64) -> Result<Option<Datanode>> {
+    Ok(Some(look_up(tx, uuid)?).filter(|row| (row.owner, row.epoch) == (member, epoch)))
 }
 
 /// What a namenode looks at again and again.
@@ -260,15 +261,19 @@ pub fn look_up(tx: &mut Tx<'_, '_>, uuid: &str) -> Result<Datanode> {
     }
 }
 
-/// Writes the row of a datanode, if it is another than before.
-fn write(tx: &mut Tx<'_, '_>, row: &Datanode) -> Result<Datanode> {
+/// Writes the row of a datanode, if it is another than before; answers it as it is now.
+fn write(tx: &mut Tx<'_, '_>, row: Datanode) -> Result<Datanode> {
     let key = datanode(&row.uuid);
-    match tx.get(&key, Hold::Held)? {
-        Some(before) if before.value == *row => {}
-        Some(_) => tx.put(&key, row)?,
-        None => tx.insert(&key, row)?,
+    let before = tx.get(&key, Hold::Held)?;
+    if before.as_ref().is_some_and(|before| before.value == row) {
+        return Ok(row);
     }
-    Ok(row.clone())
+    let row = Datanode { changes: row.changes + 1, ..row };
+    match before {
+        Some(_) => tx.put(&key, &row)?,
+        None => tx.insert(&key, &row)?,
+    }
+    Ok(row)
 }
 
 /// Draws numbers; answers the first.

@@ -80,6 +80,8 @@ pub struct Report {
     pub uuid: String,
     /// The namenode that applies it: its member id.
     pub member: u64,
+    /// Since which epoch of the datanode's row it owns it.
+    pub epoch: u64,
     /// In the order in which it happened.
     pub replicas: Vec<Reported>,
 }
@@ -104,7 +106,7 @@ pub struct Applied {
 /// A block as a report finds it, with the file that has it.
 type FoundBlock = Option<(u64, FileBlock)>;
 
-/// Applies what a datanode reports, if `member` owns it.
+/// Applies what a datanode reports, if `member` owns it since `epoch`.
 pub fn apply(tx: &mut Tx<'_, '_>, call: &Report) -> Result<Applied> {
     for told in &call.replicas {
         let (inode, ordinal) = parts_of_block(told.block);
@@ -115,7 +117,7 @@ pub fn apply(tx: &mut Tx<'_, '_>, call: &Report) -> Result<Applied> {
     if tx.ctx.datanodes.node(&call.uuid).is_some_and(|node| node.row.storages.len() > 1) {
         replicas::want(tx, &in_files(&call.replicas));
     }
-    let Some(row) = datanodes::owned(tx, &call.uuid, call.member)? else {
+    let Some(row) = datanodes::owned(tx, &call.uuid, call.member, call.epoch)? else {
         return Ok(Applied { is_not_owner: true, ..Applied::default() });
     };
     let ids: Vec<u64> = call.replicas.iter().map(|told| told.block).collect();
@@ -392,7 +394,7 @@ pub fn condemn(tx: &mut Tx<'_, '_>, bad: &[Bad]) -> Result<Applied> {
             what: What::Deleted,
         })
     });
-    let call = Report { uuid: String::new(), member: 0, replicas: reported.collect() };
+    let call = Report { uuid: String::new(), member: 0, epoch: 0, replicas: reported.collect() };
     for told in &call.replicas {
         replicas::want_replica(tx, told.block, told.storage);
     }

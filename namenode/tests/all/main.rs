@@ -127,6 +127,7 @@ macro_rules! either {
             reports::what_was_given_counts_for_two_heartbeats,
             reports::deletions_hold_nothing_up,
             reports::who_owns_a_datanode,
+            reports::an_older_row_changes_nothing,
             reports::storages_of_a_datanode,
             reap::trees_are_freed,
             reap::a_detach_wakes_the_reaper,

@@ -96,7 +96,8 @@ pub fn told(ordinal: u32, storage: u32, what: What) -> Reported {
 }
 
 pub async fn apply(nn: &Namenode, uuid: &str, replicas: Vec<Reported>) -> Result<Applied, RpcError> {
-    let call = Report { uuid: uuid.into(), member: nn.engine.member(), replicas };
+    let epoch = nn.engine.datanodes().registry().row(uuid).map_or(0, |row| row.epoch);
+    let call = Report { uuid: uuid.into(), member: nn.engine.member(), epoch, replicas };
     own(nn, Box::new(move |tx| report::apply(tx, &call))).await
 }
 
@@ -385,6 +386,26 @@ pub async fn who_owns_a_datanode() {
     let release: Op<Datanode> = Box::new(move |tx| datanodes::release(tx, "u1", 9));
     assert_eq!(owner(own(&nn, release).await.unwrap()), (0, 3));
     assert_eq!(owner(own(&nn, claim(0, me)).await.unwrap()), (me, 4));
+    // What was begun before another one owned it does not go on, as this namenode cannot know what that one did.
+    plant(&nn, 0..1).await;
+    for (epoch, is_not_owner) in [(1, true), (4, false)] {
+        let replicas = vec![told(0, STORAGE, What::Received(None))];
+        let call = Report { uuid: "u1".into(), member: me, epoch, replicas };
+        let applied = own(&nn, Box::new(move |tx| report::apply(tx, &call))).await.unwrap();
+        assert_eq!(applied.is_not_owner, is_not_owner);
+    }
+}
+
+/// A row that was read before a change is told after it: the change stays.
+pub async fn an_older_row_changes_nothing() {
+    let nn = fresh().await;
+    let before = nn.read(SUPERUSER, |tx| datanodes::look_up(tx, "u1")).await.unwrap();
+    let after = storages(&nn, "u1", &["s1", "s2"]).await.unwrap();
+    assert_eq!((before.epoch, after.storages.len()), (after.epoch, 2));
+    let mut registry = nn.engine.datanodes().registry();
+    assert_eq!(registry.adopt(before).storages.len(), 2);
+    let later = Datanode { host: "elsewhere".into(), changes: after.changes + 1, ..after };
+    assert_eq!(registry.adopt(later).host, "elsewhere");
 }
 
 pub async fn storages_of_a_datanode() {

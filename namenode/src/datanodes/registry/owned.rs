@@ -81,7 +81,7 @@ impl Registry {
         known.applied_epoch = known.row.epoch;
         let (reports, lost) = known.kept.take(now, kept);
         // One that has not reported in full since it registered here will do so by itself.
-        Some(Inherited { reports, has_gap: lost && known.reported_ms != 0 })
+        Some(Inherited { row: known.row.clone(), reports, has_gap: lost && known.reported_ms != 0 })
     }
 
     /// What was inherited could not be applied: it will be given again.

@@ -44,7 +44,9 @@ struct Given {
 impl Pair {
     async fn report(&self, on: u32, block: u64, what: What, (stamp, length): (u64, u64)) -> Applied {
         let replicas = vec![Reported { storage: storage(on), block, stamp, length, what }];
-        let call = Report { uuid: row(on).uuid, member: self.nn.engine.member(), replicas };
+        let uuid = row(on).uuid;
+        let epoch = self.nn.engine.datanodes().registry().row(&uuid).map_or(0, |row| row.epoch);
+        let call = Report { uuid, member: self.nn.engine.member(), epoch, replicas };
         own(&self.nn, Box::new(move |tx| report::apply(tx, &call))).await.unwrap()
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
 use trellis_metastore::schema::{
     Block, BlockState, Datanode, Ordered, StorageReplicas, parts_of_block, storage_partition,
 };
@@ -73,7 +74,9 @@ impl Pair {
     pub(super) async fn claim(&self, on: u32, from: u64, member: u64) {
         let call = Claim { member, from };
         let op: Op<Datanode> = Box::new(move |tx| datanodes::claim(tx, &format!("DN-{on}"), &call));
-        own(&self.nn, op).await.unwrap();
+        let row = own(&self.nn, op).await.unwrap();
+        let now_ms = self.nn.engine.now_ms();
+        self.nn.engine.datanodes().registry().registered(row, Instant::now(), now_ms);
     }
 
     /// The last block of a file as its writer names it, which may lie about its length.
