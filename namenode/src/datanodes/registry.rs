@@ -225,10 +225,15 @@ impl Registry {
         }
     }
 
-    /// A heartbeat; `None` from one that did not register here, or is another than registered.
+    /// A heartbeat; `None` from one that did not register here, was dead since, or is another than registered.
     pub fn hear(&mut self, said: &Datanode, beat: &Beat, now: Instant, now_ms: i64) -> Option<Heard> {
         let known = self.nodes.get_mut(&said.uuid).filter(|known| known.is_registered)?;
         if !is_same(&known.row, said) {
+            return None;
+        }
+        if known.liveness(&self.timing, now) == Liveness::Dead {
+            // What it was to be told while it was dead is forgotten: it registers anew, and reports in full.
+            known.is_registered = false;
             return None;
         }
         known.heard = Some((now, now_ms));

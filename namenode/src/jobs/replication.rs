@@ -2,7 +2,7 @@
 //! those with replicas on a storage that failed or came back. On the leader. What is under way stands in rows; the leader
 //! remembers only who is sending how much, so that nobody sends too much at a time.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
@@ -16,7 +16,7 @@ use crate::datanodes::counts::add;
 use crate::datanodes::view::Liveness;
 use crate::engine::ctx::Term;
 use crate::engine::{Engine, Op};
-use crate::ops::redundancy::{Examine, Examined, Noted, examine, note_storage};
+use crate::ops::redundancy::{Examine, Examined, Noted, drop_commands, examine, note_storage};
 use crate::refusal::RpcError;
 
 /// Batches of replicas on storages that failed or came back which are noted in one round.
@@ -57,6 +57,10 @@ pub struct Replication {
     storages: HashMap<u32, bool>,
     /// Storages whose files are to be noted, and the block past which to go on.
     scans: VecDeque<(u32, Option<u64>)>,
+    /// Datanodes that were dead when they were looked at last.
+    dead: BTreeSet<u32>,
+    /// Those of them that may still have commands.
+    silent: VecDeque<u32>,
     /// The bucket to begin with.
     bucket: usize,
 }
@@ -99,9 +103,15 @@ impl Replication {
         self.look(engine, &view, term).await
     }
 
-    /// Storages that came to count, or to count no more, since the last round.
+    /// Storages that came to count, or to count no more, since the last round, and datanodes that died.
     fn notice(&mut self, view: &View) {
         for node in view.nodes() {
+            let number = node.row.number;
+            match node.liveness {
+                Liveness::Dead if self.dead.insert(number) => self.silent.push_back(number),
+                Liveness::Dead => {}
+                _ => drop(self.dead.remove(&number)),
+            }
             for storage in &node.row.storages {
                 let is_alive = view.storage(storage.number).is_some_and(|storage| storage.is_alive());
                 // One that is seen for the first time and works has nothing to be noted.
@@ -113,8 +123,15 @@ impl Replication {
         }
     }
 
-    /// Notes files of those storages.
+    /// Notes files of those storages, once the dead are to be told nothing more.
     async fn note(&mut self, engine: &Arc<Engine>, term: Option<Term>) -> Result<(), RpcError> {
+        for _ in 0..SCANS {
+            let Some(datanode) = self.silent.front().copied() else { break };
+            let op: Op<Noted> = Box::new(move |tx| drop_commands(tx, datanode, term));
+            if engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?.more.is_none() {
+                self.silent.pop_front();
+            }
+        }
         for _ in 0..SCANS {
             let Some((storage, after)) = self.scans.front().copied() else { return Ok(()) };
             let op: Op<Noted> = Box::new(move |tx| note_storage(tx, storage, after, term));

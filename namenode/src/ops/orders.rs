@@ -28,7 +28,8 @@ pub fn give(
 /// Asks for the rows that [`invalidate`] will need.
 pub fn want_invalidate(tx: &mut Tx<'_, '_>, block_id: u64, storages: &[u32]) {
     let view = tx.ctx.datanodes.clone();
-    for storage in storages.iter().filter_map(|storage| view.storage(*storage)) {
+    let there = storages.iter().filter_map(|storage| view.storage(*storage));
+    for storage in there.filter(|storage| storage.is_alive()) {
         tx.want(&command(storage.node.row.number, CommandKind::Invalidate, block_id));
     }
 }
@@ -41,7 +42,8 @@ fn stamp_on(block: &Block, found: &[Found], storage: u32) -> u64 {
 }
 
 /// Has the replicas of a block deleted from storages. `found`: what is known of its replicas. `silent`: the file is
-/// gone, and nobody needs to hear that they are. A storage whose datanode is not known has none.
+/// gone, and nobody needs to hear that they are. Nothing is asked of a storage that failed, or whose datanode is dead or
+/// not known: should it come again, it tells in full what it has.
 pub fn invalidate(
     tx: &mut Tx<'_, '_>,
     block: &Block,
@@ -51,7 +53,7 @@ pub fn invalidate(
 ) -> Result<()> {
     let mut of_datanode: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for storage in storages {
-        if let Some(found) = tx.ctx.datanodes.storage(*storage) {
+        if let Some(found) = tx.ctx.datanodes.storage(*storage).filter(|storage| storage.is_alive()) {
             of_datanode.entry(found.node.row.number).or_default().push(*storage);
         }
     }

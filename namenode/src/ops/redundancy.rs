@@ -19,8 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, Blocks, Command, CommandKind, Concern, Ordered, Replica, ReplicaState, StorageReplicas, Table,
-    TableKey, attention, block, command, id_in, parts_of_block, storage_partition,
+    Block, Blocks, Command, CommandKind, Commands, Concern, Ordered, Replica, ReplicaState, StorageReplicas,
+    Table, TableKey, attention, block, command, command_in, command_partition, id_in, parts_of_block,
+    storage_partition,
 };
 use trellis_metastore::tx::{Record, Stop};
 
@@ -40,6 +41,8 @@ use crate::refusal::{Halt, Result};
 pub const BLOCKS: u32 = 100;
 /// Replicas of one storage whose files one transaction notes.
 pub const REPLICAS: u32 = 100;
+/// Commands to a dead datanode that one transaction takes away.
+pub const COMMANDS: u32 = 500;
 
 /// Arguments of [`examine`].
 #[derive(Clone, Debug)]
@@ -313,13 +316,13 @@ fn leaving(tx: &mut Tx<'_, '_>, view: &View, block: &Block, storages: &[u32]) ->
     Ok(rows.into_iter().flatten().flat_map(|row| row.value.storages).collect())
 }
 
-/// What [`note_storage`] came to.
+/// What [`note_storage`], or [`drop_commands`], came to.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Noted {
     /// The block id past which the next batch goes on; none = that was all.
     #[prost(uint64, optional, tag = "1")]
     pub more: Option<u64>,
-    /// Replicas looked at.
+    /// Replicas looked at, or commands taken away.
     #[prost(uint32, tag = "2")]
     pub replicas: u32,
 }
@@ -347,6 +350,11 @@ pub fn note_storage(
     let files: BTreeSet<u64> = found.iter().flatten().map(|(file_id, _)| *file_id).collect();
     files.iter().for_each(|inode| tx.want(&attention(*inode)));
     keep_all(tx, storage, &rows)?;
+    if tx.ctx.datanodes.storage(storage).is_some_and(|storage| storage.row().failed) {
+        // Of blocks that are gone nobody else would clear them: it does not report any more.
+        let gone = ids.iter().zip(&found).filter(|(_, found)| found.is_none());
+        replicas::remove(tx, &gone.map(|(id, _)| (*id, storage)).collect::<Vec<_>>())?;
+    }
     files.iter().try_for_each(|inode| note_attention(tx, *inode))?;
     let more = ids.last().copied().filter(|_| ids.len() == REPLICAS as usize);
     Ok(Noted { more, replicas: ids.len() as u32 })
@@ -362,4 +370,24 @@ fn keep_all(tx: &mut Tx<'_, '_>, storage: u32, rows: &[(Vec<u8>, Record<StorageR
     let leaving =
         leaving.filter_map(|(key, row)| Some((id_in(key)?, Found { storage, replica: row.value.clone() })));
     orders::take_back(tx, &leaving.collect::<Vec<_>>())
+}
+
+/// Takes away what a dead datanode was to be told, a batch at a time: when it comes back it is told anew.
+pub fn drop_commands(tx: &mut Tx<'_, '_>, datanode: u32, term: Option<Term>) -> Result<Noted> {
+    if let Some(term) = term {
+        tx.hold_term(term)?;
+    }
+    let scan = Scan::of(Commands::ID, command_partition(datanode), COMMANDS);
+    let rows = tx.scan_all::<Commands>(&[scan])?.pop().unwrap_or_default();
+    let keys: Vec<_> = rows
+        .iter()
+        .filter_map(|(key, _)| command_in(key))
+        .map(|(kind, block_id)| command(datanode, kind, block_id))
+        .collect();
+    for key in &keys {
+        tx.get(key, Hold::Held)?;
+        tx.delete(key)?;
+    }
+    let more = (rows.len() == COMMANDS as usize).then_some(0);
+    Ok(Noted { more, replicas: keys.len() as u32 })
 }

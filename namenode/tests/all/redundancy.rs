@@ -690,3 +690,56 @@ pub async fn a_copy_that_is_lost() {
         assert_sound(&world.nn).await;
     }
 }
+
+/// Of a storage that failed nothing is kept once its files are well, and of those that are deleted nothing at all.
+pub async fn what_failed_is_forgotten() {
+    let mut world = World::new(3, 2, 2).await;
+    world.holders(2, &[0, 1]).await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    reports::storages(&world.nn, "u1", &["t1"]).await.unwrap();
+    world.show(&[Liveness::Live; 3]);
+    world.round().await;
+    let given = world.commands(CommandKind::Transfer).await;
+    assert!(!given.is_empty() || world.round().await.copies > 0);
+    assert_eq!(world.replicas(0).await, [0, 1], "it may come back with the only one");
+    for ((_, ordinal), command) in world.commands(CommandKind::Transfer).await {
+        assert!(!command.storages.contains(&world.nodes[0].1));
+        let is_to = |number: &u32| command.storages.contains(number);
+        let to = (0..3).find(|place| is_to(&world.nodes[*place].1) || is_to(&world.second[*place])).unwrap();
+        match is_to(&world.second[to]) {
+            true => world.tell_elsewhere(ordinal, to, What::Received(None)).await,
+            false => world.tell(ordinal, to, What::Received(None)).await,
+        }
+    }
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    for ordinal in 0..2 {
+        let rows = world.rows(ordinal).await;
+        assert!(rows.len() == 2 && rows.iter().all(|(of, _)| *of != world.nodes[0].1), "{rows:?}");
+    }
+    assert_sound(&world.nn).await;
+}
+
+/// Nothing is asked of a dead datanode, and what it was asked before is taken back.
+pub async fn the_dead_are_told_nothing() {
+    let mut world = World::new(2, 1, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.show(&[Liveness::Live, Liveness::Stale]);
+    assert_eq!(root(&world.nn).rm("/f", false).await, Ok(true));
+    reap_all(&world.nn).await;
+    assert_eq!(world.commands(CommandKind::Invalidate).await.len(), 2);
+    world.show(&[Liveness::Live, Liveness::Dead]);
+    world.round().await;
+    let left = world.commands(CommandKind::Invalidate).await;
+    assert_eq!(left.keys().collect::<Vec<_>>(), [&(0, 0)]);
+    let world = World::new(2, 1, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.show(&[Liveness::Live, Liveness::Dead]);
+    assert_eq!(root(&world.nn).rm("/f", false).await, Ok(true));
+    reap_all(&world.nn).await;
+    let left = world.commands(CommandKind::Invalidate).await;
+    assert_eq!(left.keys().collect::<Vec<_>>(), [&(0, 0)]);
+    assert_sound(&world.nn).await;
+}

@@ -8,7 +8,7 @@ use trellis_metastore::schema::{
     block, block_file, block_id, command, replica, storage_replica,
 };
 use trellis_namenode::datanodes::View;
-use trellis_namenode::datanodes::registry::{Beat, Registry};
+use trellis_namenode::datanodes::registry::{Beat, Registry, Timing};
 use trellis_namenode::datanodes::reports::{Listed, full};
 use trellis_namenode::datanodes::view::{Liveness, Node, Space};
 use trellis_namenode::engine::Op;
@@ -368,6 +368,21 @@ pub async fn deletions_hold_nothing_up() {
     told.sort_unstable();
     told.dedup();
     assert_eq!(told.len(), 1502, "each is told once");
+}
+
+/// What is decided about a dead datanode it never hears of: it has to begin anew, as with stock.
+pub async fn one_that_was_dead_registers_anew() {
+    let nn = Namenode::fresh().await;
+    let row = register(&nn, "u1").await.unwrap();
+    let dead = Timing::of(nn.engine.config()).dead;
+    let mut registry = nn.engine.datanodes().registry();
+    let late = tokio::time::Instant::now();
+    registry.hear(&row, &Beat::default(), late, 1).unwrap();
+    let later = late + dead + std::time::Duration::from_secs(1);
+    assert!(registry.hear(&row, &Beat::default(), later, 2).is_none());
+    assert!(registry.hear(&row, &Beat::default(), later, 3).is_none() && registry.row("u1").is_none());
+    registry.registered(row.clone(), later, 4);
+    registry.hear(&row, &Beat::default(), later, 5).unwrap();
 }
 
 pub async fn who_owns_a_datanode() {
