@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use trellis_metastore::key::Key;
 use trellis_metastore::schema::{
-    Attention, CommandKind, Commands, Datanode, Datanodes, FIRST_FREE_ID, attention, command, command_in,
+    Attention, Commands, Datanode, Datanodes, FIRST_FREE_ID, attention, command, command_in,
     command_partition, datanode, id_in, setting,
 };
 use trellis_metastore::store::{Store, StoreError};

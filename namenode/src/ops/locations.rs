@@ -181,10 +181,14 @@ fn place(tx: &Tx<'_, '_>, block: Block, offset: u64, found: &[Found]) -> Located
     let storages = match is_complete(&block) {
         false => block.expected.clone(),
         true => {
-            let live = storages_of(view, &block, found, Worth::Live);
+            let mut good = storages_of(view, &block, found, Worth::Live);
+            if good.is_empty() {
+                // They may be there still, until somebody looks and takes that back.
+                good = storages_of(view, &block, found, Worth::Leaving);
+            }
             let bad = storages_of(view, &block, found, Worth::Corrupt);
-            corrupt = live.is_empty() && !bad.is_empty();
-            if corrupt { bad } else { live }
+            corrupt = good.is_empty() && !bad.is_empty();
+            if corrupt { bad } else { good }
         }
     };
     Located { storages: sorted(tx, block.id, storages), block, offset, corrupt }
