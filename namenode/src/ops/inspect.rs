@@ -11,7 +11,7 @@ use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{Block, Blocks, Inode, block_file, inode, inode_path};
 
 use super::blocks::{self, FileBlock};
-use super::replicas::{self, Worth, judge};
+use super::replicas::{self, Worth, is_overtaken, judge};
 use crate::engine::tx::Tx;
 use crate::path::Path;
 use crate::refusal::Result;
@@ -120,7 +120,8 @@ fn judged(tx: &mut Tx<'_, '_>, page: Vec<FileBlock>) -> Result<Vec<Inspected>> {
     let found = replicas::read(tx, &ids_of(&page))?;
     let view = &tx.ctx.datanodes;
     let one = |(FileBlock { ordinal, block }, found): (FileBlock, Vec<replicas::Found>)| {
-        let replicas = found.iter().map(|its| (its.storage, judge(view, &block, its.storage, &its.replica)));
+        let current = found.iter().filter(|its| !is_overtaken(view, &found, its));
+        let replicas = current.map(|its| (its.storage, judge(view, &block, its.storage, &its.replica)));
         Inspected { replicas: replicas.collect(), block, ordinal }
     };
     Ok(page.into_iter().zip(found).map(one).collect())

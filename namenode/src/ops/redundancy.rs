@@ -9,7 +9,7 @@
 //! Rows    per block acted on: commands 1w; replicas and storage_replicas 1w for each copied or removed, blocks 1w where
 //!         one is removed. The end: attention 1w.
 //! Cost    5 fetches + 1 commit a batch of up to 100 blocks with copies to order, 3 + 1 without; note_storage: 2 fetches +
-//!         1 commit for 100 replicas.
+//!         1 commit for 100 replicas, 1 more where some moved by concat.
 //! Differs a corrupt replica also goes when every other datanode that could take a copy has one: stock waits for ever.
 //!         A deletion is taken back when it does not come about, or too few are left without what it is to delete: stock
 //!         has it done all the same, or judges anew after an hour.

@@ -385,30 +385,20 @@ pub struct Bad {
 
 /// Notes replicas as corrupt; those of another generation, or of blocks that no file has, are left alone.
 pub fn condemn(tx: &mut Tx<'_, '_>, bad: &[Bad]) -> Result<Applied> {
-    let reported = bad.iter().flat_map(|bad| {
-        bad.storages.iter().map(|storage| Reported {
-            storage: *storage,
-            block: bad.block,
-            stamp: bad.stamp,
-            length: 0,
-            what: What::Deleted,
-        })
-    });
-    let call = Report { uuid: String::new(), member: 0, epoch: 0, replicas: reported.collect() };
-    for told in &call.replicas {
-        replicas::want_replica(tx, told.block, told.storage);
-    }
-    let ids: Vec<u64> = call.replicas.iter().map(|told| told.block).collect();
+    let told = |bad: &Bad| bad.storages.iter().map(|s| (bad.block, *s, bad.stamp)).collect::<Vec<_>>();
+    let told: Vec<(u64, u32, u64)> = bad.iter().flat_map(told).collect();
+    told.iter().for_each(|(id, storage, _)| replicas::want_replica(tx, *id, *storage));
+    let ids: Vec<u64> = told.iter().map(|(id, ..)| *id).collect();
     let blocks = blocks::find(tx, &ids, Hold::Loose, |_, _| {})?;
     let mut applied = Applied::default();
-    for (told, found) in call.replicas.iter().zip(blocks) {
-        let row = tx.get(&replica(told.block, told.storage), Hold::Loose)?;
+    for ((id, storage, stamp), found) in told.into_iter().zip(blocks) {
+        let row = tx.get(&replica(id, storage), Hold::Loose)?;
         let (Some((file_id, placed)), Some(row)) = (found, row) else { continue };
-        if row.value.stamp != told.stamp || row.value.corrupt || row.value.ordered() == Ordered::Copy {
+        if row.value.stamp != stamp || row.value.corrupt || row.value.ordered() == Ordered::Copy {
             continue;
         }
         applied.condemned += 1;
-        replicas::put(tx, told.block, told.storage, &Replica { corrupt: true, ..row.value })?;
+        replicas::put(tx, id, storage, &Replica { corrupt: true, ..row.value })?;
         attend(tx, &block(file_id, placed.ordinal))?;
     }
     Ok(applied)
