@@ -18,13 +18,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::node::Node;
+use crate::server::{Port, accept};
 
 /// Open connections; more are closed at once.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a connection may take from its beginning to its end.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How long accepting pauses when the process has no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `stop`.
 pub(crate) async fn serve(listener: TcpListener, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
@@ -35,15 +34,11 @@ pub(crate) async fn serve(listener: TcpListener, node: Arc<Node>, mut stop: watc
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
+            (stream, _) = accept(&listener, Port::Http) => match connections.len() < MAX_CONNECTIONS {
+                true => {
                     connections.spawn(tokio::time::timeout(LONGEST, answer(stream, app.clone())));
                 }
-                Ok(_) => tracing::debug!(limit = MAX_CONNECTIONS, "too many HTTP connections: one more was closed"),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept an HTTP connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
+                false => tracing::debug!(limit = MAX_CONNECTIONS, "too many HTTP connections: one more was closed"),
             },
             Some(_) = connections.join_next() => {}
             () = &mut stopped => break,

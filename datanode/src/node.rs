@@ -12,7 +12,7 @@ use crate::metrics::{Gauges, Metrics};
 use crate::namenodes::Namenodes;
 use crate::shared::{Shared, Slots, Sockets};
 use crate::store::{BlockStore, Event, EventSink, Pool};
-use crate::transfer::peer::LargePackets;
+use crate::transfer::large::LargePackets;
 use crate::transfer::throttle::Throttle;
 
 /// Copies for the namenode that may wait.
@@ -87,6 +87,7 @@ impl Node {
             moves: Slots::new(config.max_moves),
             sessions: Slots::new(config.max_sessions),
             copying: Slots::new(MAX_COPIES_WAITING),
+            transfers: Sockets::default(),
             writers: Sockets::default(),
             shutdown: self.shutdown.clone(),
             started: Instant::now(),

@@ -14,7 +14,7 @@ use trellis_proto::hdfs::{
     UpdateReplicaUnderRecoveryRequestProto, inter_datanode_protocol_service as protocol,
 };
 
-use crate::shared::Shared;
+use crate::shared::{Shared, blocking};
 use crate::store::{Block, RecoveryInfo, ReplicaState, StoreError};
 
 /// A datanode that has a replica.
@@ -183,8 +183,7 @@ impl Recovery<'_> {
         &self,
         work: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let shared = self.shared.clone();
-        let done = tokio::task::spawn_blocking(move || work(&shared)).await;
+        let done = blocking(self.shared, work).await;
         done.map_err(|error| Refusal::Failed(error.to_string()))?.map_err(|error| match error {
             StoreError::RecoveryInProgress { .. } => Refusal::Overtaken(error.to_string()),
             other => Refusal::Failed(other.to_string()),

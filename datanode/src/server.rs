@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OnceCell, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use trellis_client::uri::Address;
@@ -28,8 +28,12 @@ use crate::transfer;
 const MAX_COMMANDS: usize = 1024;
 /// How long the namenodes but the first have to know a new datanode, before it counts as ready without them.
 const OTHERS_WAIT: Duration = Duration::from_secs(3);
-/// How long a stop waits for the folders.
-const STOP_WAIT: Duration = Duration::from_secs(5);
+/// How long a stop waits for all that serves; the data port takes the longest of its own accord.
+const END_WAIT: Duration = Duration::from_secs(6);
+/// How long it waits for the folders after that.
+const STOP_WAIT: Duration = Duration::from_secs(2);
+/// How long accepting pauses when the process has no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long namenodes are given to hear that all disks failed.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -187,6 +191,19 @@ async fn listen(port: Port, address: SocketAddr) -> Result<(TcpListener, SocketA
     Ok((listener, at))
 }
 
+/// The next connection; while none can be accepted, it is tried again and again.
+pub(crate) async fn accept(listener: &TcpListener, port: Port) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                tracing::warn!(?port, %error, "cannot accept a connection; raise the limit of open files if it is that");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
 /// As it registers, but for the uuid.
 fn identity(advertised: &Advertised, data: SocketAddr, ipc: SocketAddr, http: SocketAddr) -> DatanodeIdProto {
     let data = advertised.data.unwrap_or(data);
@@ -227,14 +244,23 @@ impl Life {
         }
         let outcome = self.serve(&mut servers, &mut actors, &ended).await;
         end.send_replace(true);
-        while actors.join_next().await.is_some() {}
-        while servers.join_next().await.is_some() {}
+        let all = async {
+            while actors.join_next().await.is_some() {}
+            while servers.join_next().await.is_some() {}
+        };
+        if tokio::time::timeout(END_WAIT, all).await.is_err() {
+            tracing::warn!("what waits for a disk is left behind");
+            actors.shutdown().await;
+            servers.shutdown().await;
+        }
         let closed = self.node.closed.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(self);
         if let Some(mut closed) = closed
             && tokio::time::timeout(STOP_WAIT, closed.recv()).await.is_err()
         {
-            tracing::warn!("a disk does not answer: the folders stay locked until this process ends");
+            tracing::warn!(
+                "a disk does not answer, or a slow copy waits: the folders stay locked until this process ends"
+            );
         }
         outcome
     }
@@ -261,7 +287,11 @@ impl Life {
                 }
                 Ok(()) = failures.changed() => {
                     failures.borrow_and_update();
-                    if self.all_failed().await {
+                    let all_failed = tokio::select! {
+                        all_failed = self.all_failed() => all_failed,
+                        () = said(&mut stopped) => false,
+                    };
+                    if all_failed {
                         return Err(ServeError::NoStorage);
                     }
                 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinError;
 use trellis_proto::hdfs::{DatanodeIdProto, ExtendedBlockProto};
 
 use crate::config::Config;
@@ -14,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::namenodes::Namenodes;
 use crate::store::{Block, BlockStore};
 use crate::transfer::fault::Fault;
-use crate::transfer::peer::LargePackets;
+use crate::transfer::large::LargePackets;
 use crate::transfer::throttle::Throttle;
 
 /// A datanode that knows its block pool.
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: Slots,
     /// Copies for the namenode that wait or run.
     pub(crate) copying: Slots,
+    /// Data connections, those to other datanodes too.
+    pub(crate) transfers: Sockets,
     /// Clients that write.
     pub(crate) writers: Sockets,
     /// Told when somebody who may wants this datanode to stop.
@@ -66,13 +69,27 @@ impl Shared {
 
     /// A block as peers name it.
     pub(crate) fn extended(&self, block: Block, len: u64) -> ExtendedBlockProto {
-        ExtendedBlockProto {
-            pool_id: self.store.pool().id.clone(),
-            block_id: block.id,
-            generation_stamp: block.stamp,
-            num_bytes: Some(len),
-        }
+        extended(&self.store.pool().id, block, len)
     }
+}
+
+/// A block of a pool as peers name it.
+pub(crate) fn extended(pool: &str, block: Block, len: u64) -> ExtendedBlockProto {
+    ExtendedBlockProto {
+        pool_id: pool.to_owned(),
+        block_id: block.id,
+        generation_stamp: block.stamp,
+        num_bytes: Some(len),
+    }
+}
+
+/// Does what may wait for a disk, off the runtime's threads. An error: it panicked, or the runtime ends.
+pub(crate) async fn blocking<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&Shared) -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    let shared = shared.clone();
+    tokio::task::spawn_blocking(move || work(&shared)).await
 }
 
 /// Places for work at a time; clones are the same places.
@@ -119,6 +136,8 @@ pub(crate) struct Sockets(Arc<Mutex<Registered>>);
 struct Registered {
     next: u64,
     open: HashMap<u64, Weak<TcpStream>>,
+    /// No more are wanted.
+    ended: bool,
 }
 
 /// A socket's place in [`Sockets`], given up when dropped.
@@ -126,9 +145,12 @@ struct Registered {
 pub(crate) struct Registration(Sockets, u64);
 
 impl Sockets {
-    /// Adds a socket.
+    /// Adds a socket; after [`Sockets::end`] it is closed at once.
     pub(crate) fn add(&self, stream: Weak<TcpStream>) -> Registration {
         let mut all = self.lock();
+        if all.ended {
+            close(&stream);
+        }
         let number = all.next;
         all.next += 1;
         all.open.insert(number, stream);
@@ -137,9 +159,13 @@ impl Sockets {
 
     /// Ends both directions of all of them; whoever waits on one wakes.
     pub(crate) fn close_all(&self) {
-        for stream in self.lock().open.values().filter_map(Weak::upgrade) {
-            let _ = stream.shutdown(Shutdown::Both); // it may be closed already
-        }
+        self.lock().open.values().for_each(close);
+    }
+
+    /// Closes all of them, and all that are still added.
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
+        self.close_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, Registered> {
@@ -147,8 +173,35 @@ impl Sockets {
     }
 }
 
+fn close(stream: &Weak<TcpStream>) {
+    if let Some(stream) = stream.upgrade() {
+        let _ = stream.shutdown(Shutdown::Both); // it may be closed already
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         self.0.lock().open.remove(&self.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_added_after_the_end_is_closed_too() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let (sockets, before, after) = (Sockets::default(), connect(), connect());
+        let _before = sockets.add(Arc::downgrade(&before));
+        sockets.end();
+        let _after = sockets.add(Arc::downgrade(&after));
+        for stream in [before, after] {
+            assert_eq!((&*stream).read(&mut [0]).unwrap(), 0);
+        }
     }
 }

@@ -93,8 +93,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             Ok(Arc::new(store) as Arc<dyn BlockStore>)
         }),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(serve(options))
+    crate::serve(serve(options))
 }
 
 async fn serve(options: Options) -> Result<ExitCode> {

@@ -26,6 +26,7 @@ mod up;
 mod web;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -34,6 +35,9 @@ use tracing_subscriber::EnvFilter;
 /// A namenode allocates in one thread and frees in another all the time, where the system's allocator is slow.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How long a server that has ended waits for what blocks its threads.
+const LEFT_BEHIND: Duration = Duration::from_secs(1);
 
 /// Trellis: a file system that speaks HDFS and keeps all its metadata in a transactional store.
 #[derive(Parser)]
@@ -97,6 +101,16 @@ fn one_thread() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
 }
 
+/// Runs a server, on as many threads as there are processors, to its end. What still waits then, for a disk that hangs
+/// or a peer, is left behind.
+fn serve(server: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
+    let done = runtime.block_on(server);
+    runtime.shutdown_timeout(LEFT_BEHIND);
+    done
+}
+
 /// Logs to stderr what `TRELLIS_LOG` asks for. Without it a server tells what it does, a command that answers and ends
 /// only what its user must know.
 fn log(command: &Command) -> Result<()> {
@@ -116,4 +130,25 @@ fn log(command: &Command) -> Result<()> {
         .log_internal_errors(false)
         .init();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_server_ends_though_something_hangs() {
+        let (_hangs, never) = mpsc::channel::<()>();
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || {
+            let code = serve(async {
+                tokio::task::spawn_blocking(move || never.recv());
+                Ok(ExitCode::SUCCESS)
+            });
+            ended.send(code.is_ok()).unwrap();
+        });
+        assert!(end.recv_timeout(Duration::from_secs(30)).unwrap());
+    }
 }

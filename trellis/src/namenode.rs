@@ -80,8 +80,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         group: GroupConfig::default(),
         lmdb: LmdbConfig { form: if args.alone { Form::Log } else { Form::Plain }, ..LmdbConfig::default() },
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(serve(options))
+    crate::serve(serve(options))
 }
 
 async fn serve(options: Options) -> Result<ExitCode> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use prost::Message;
 use tokio::sync::watch;
+use tokio::task::JoinError;
 use tokio::time::Instant;
 use trellis_client::namenode::Namenode;
 use trellis_proto::exception::Kind;
@@ -30,7 +31,7 @@ use super::outbox::{Changes, Outbox, Wanted};
 use super::registration::{check_pool, pool_of, registration};
 use super::report::{by_storage, full_report, heartbeat_request};
 use crate::node::Node;
-use crate::shared::Shared;
+use crate::shared::{Shared, blocking};
 
 /// The pause after a failed call; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -379,12 +380,8 @@ impl Drop for PutBack<'_> {
     }
 }
 
-/// Does what may wait for a disk.
-async fn blocking<T: Send + 'static>(
-    shared: &Arc<Shared>,
-    work: impl FnOnce(&Shared) -> T + Send + 'static,
-) -> Result<T, Trouble> {
-    let shared = shared.clone();
-    let done = tokio::task::spawn_blocking(move || work(&shared)).await;
-    done.map_err(|error| Trouble::Passing(error.to_string()))
+impl From<JoinError> for Trouble {
+    fn from(error: JoinError) -> Trouble {
+        Trouble::Passing(error.to_string())
+    }
 }

@@ -31,6 +31,7 @@ use trellis_proto::hdfs::datanode::received_deleted_block_info_proto::BlockStatu
 use trellis_proto::hdfs::{DatanodeIdProto, DatanodeInfoProto, ExtendedBlockProto, LocatedBlockProto};
 
 use crate::config::Config;
+use crate::shared::extended;
 use crate::store::{Block, Event, Pool, Replica, StorageType};
 use active::Active;
 use outbox::{Change, Outbox, Wanted};
@@ -138,10 +139,11 @@ impl Namenodes {
     /// A replica is bad.
     pub(crate) fn bad(&self, replica: &Replica) {
         let storage_type = self.storage_type(&replica.storage);
+        let pool = self.pool.get().map_or("", |pool| &pool.id);
         let located = LocatedBlockProto {
             storage_types: vec![storage_type.into()],
             storage_i_ds: vec![replica.storage.to_string()],
-            ..located(self.extended(replica.block, replica.len), self.me())
+            ..located(extended(pool, replica.block, replica.len), self.me())
         };
         self.outboxes().for_each(|outbox| outbox.bad(located.clone()));
     }
@@ -198,15 +200,6 @@ impl Namenodes {
         }
         let change = Change::of(replica, status, delete_hint);
         self.outboxes().for_each(|outbox| outbox.change(&replica.storage, change.clone()));
-    }
-
-    fn extended(&self, block: Block, len: u64) -> ExtendedBlockProto {
-        ExtendedBlockProto {
-            pool_id: self.pool.get().map(|pool| pool.id.clone()).unwrap_or_default(),
-            block_id: block.id,
-            generation_stamp: block.stamp,
-            num_bytes: Some(len),
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use tokio::task::JoinError;
 use trellis_client::user::default_user;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs::{
@@ -22,7 +23,7 @@ use trellis_proto::rpc::{Call, Context, reply};
 use crate::namenodes::outbox::Wanted;
 use crate::namenodes::registration::SOFTWARE_VERSION;
 use crate::refusal::exception;
-use crate::shared::Shared;
+use crate::shared::{Shared, blocking};
 use crate::store::{Block, StoreError};
 
 /// The protocols of the port.
@@ -109,7 +110,7 @@ async fn of_clients(shared: &Arc<Shared>, caller: &Caller, call: &Call, out: &mu
             reply::put_success(out, &call.id, &GetBalancerBandwidthResponseProto { bandwidth });
         }
         name if name == client::GET_VOLUME_REPORT.name => {
-            let report = blocking(shared, |shared| Ok(volumes(shared))).await?;
+            let report = in_store(shared, |shared| Ok(volumes(shared))).await?;
             reply::put_success(out, &call.id, &report);
         }
         name if name == client::DELETE_BLOCK_POOL.name => {
@@ -123,9 +124,7 @@ async fn of_clients(shared: &Arc<Shared>, caller: &Caller, call: &Call, out: &mu
 async fn visible_length(shared: &Arc<Shared>, call: &Call, out: &mut BytesMut) -> Answered {
     let request: GetReplicaVisibleLengthRequestProto = decode_request(call.body.clone())?;
     let block = block(shared, &request.block)?;
-    let worker = shared.clone();
-    let found = tokio::task::spawn_blocking(move || worker.store.visible_len(block)).await;
-    let found = found.map_err(|error| RpcError::new(Kind::Io, error.to_string()))?;
+    let found = blocking(shared, move |shared| shared.store.visible_len(block)).await.map_err(lost)?;
     let length = found.map_err(|error| match error {
         // A reader takes "not found" for a block that has no bytes yet.
         StoreError::NotFound(_) => exception(&shared.store.pool().id, &error),
@@ -139,7 +138,7 @@ async fn visible_length(shared: &Arc<Shared>, call: &Call, out: &mut BytesMut) -
 async fn init_recovery(shared: &Arc<Shared>, call: &Call, out: &mut BytesMut) -> Answered {
     let request: InitReplicaRecoveryRequestProto = decode_request(call.body.clone())?;
     let (block, id) = (block(shared, &request.block.block.b)?, request.block.new_gen_stamp);
-    let found = blocking(shared, move |shared| shared.store.init_recovery(block, id)).await?;
+    let found = in_store(shared, move |shared| shared.store.init_recovery(block, id)).await?;
     let response = InitReplicaRecoveryResponseProto {
         replica_found: found.is_some(),
         state: found.map(|info| info.state.into()),
@@ -160,7 +159,7 @@ async fn update_recovery(shared: &Arc<Shared>, call: &Call, out: &mut BytesMut) 
         0 => block.id,
         other => other,
     };
-    let replica = blocking(shared, move |shared| {
+    let replica = in_store(shared, move |shared| {
         let replica = shared.store.update_recovery(block, id, new_block_id, len)?;
         shared.namenodes.received(&replica, None);
         Ok(replica)
@@ -238,21 +237,25 @@ fn block(shared: &Shared, block: &hdfs::ExtendedBlockProto) -> Result<Block, Rpc
     shared.block(block).map_err(|fault| RpcError::new(Kind::Io, fault.to_string()))
 }
 
-/// Does what may wait for a disk.
-async fn blocking<T: Send + 'static>(
+/// Does something with replicas.
+async fn in_store<T: Send + 'static>(
     shared: &Arc<Shared>,
     work: impl FnOnce(&Shared) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    let (worker, pool) = (shared.clone(), &shared.store.pool().id);
-    let done = tokio::task::spawn_blocking(move || work(&worker)).await;
-    done.map_err(|error| RpcError::new(Kind::Io, error.to_string()))?.map_err(|error| exception(pool, &error))
+    let done = blocking(shared, work).await.map_err(lost)?;
+    done.map_err(|error| exception(&shared.store.pool().id, &error))
+}
+
+fn lost(error: JoinError) -> RpcError {
+    RpcError::new(Kind::Io, error.to_string())
 }
 
 /// Only the user that runs this datanode, and members of the supergroup, may do it.
 async fn demand_superuser(shared: &Arc<Shared>, caller: &Caller) -> Answered {
-    let (name, group) = (caller.0.clone(), shared.config.supergroup.clone());
-    let may = tokio::task::spawn_blocking(move || name == default_user() || is_in(&name, &group)).await;
-    match may {
+    let name = caller.0.clone();
+    let may =
+        blocking(shared, move |shared| name == default_user() || is_in(&name, &shared.config.supergroup));
+    match may.await {
         Ok(true) => Ok(()),
         _ => {
             let why = format!("Access denied for user {}. Superuser privilege is required", caller.0);

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use trellis_proto::rpc::{Event, ServerConn};
 
 use super::methods::{Caller, PROTOCOLS, answer};
+use crate::server::{Port, accept};
 use crate::shared::Shared;
 
 /// The largest request: a block with its datanodes is far below it.
@@ -21,8 +22,8 @@ const MAX_REQUEST_BYTES: usize = 1 << 20;
 const STALLED: Duration = Duration::from_secs(20);
 /// A connection without calls for so long is closed.
 const IDLE: Duration = Duration::from_secs(120);
-/// How long accepting pauses when the process has no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a call that asked for the stop has for its answer.
+const LAST_ANSWER: Duration = Duration::from_millis(100);
 
 /// Serves until `stop`.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
@@ -33,25 +34,22 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
     let mut number = 0;
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) if connections.len() < shared.config.max_ipc_connections => {
-                    number += 1;
-                    let connection = Connection::new(shared.clone(), number);
-                    connections.spawn(connection.run(stream, peer));
+            (stream, peer) = accept(&listener, Port::Ipc) => {
+                match connections.len() < shared.config.max_ipc_connections {
+                    true => {
+                        number += 1;
+                        let connection = Connection::new(shared.clone(), number);
+                        connections.spawn(connection.run(stream, peer));
+                    }
+                    false => tracing::info!(%peer, "too many IPC connections: one more was closed"),
                 }
-                Ok((_, peer)) => tracing::info!(%peer, "too many IPC connections: one more was closed"),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept an IPC connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            }
             Some(_) = connections.join_next() => {}
             () = &mut stopped => break,
         }
     }
-    // A call that asked for the stop gets its answer.
     let answered = async { while connections.join_next().await.is_some() {} };
-    let _ = timeout(ACCEPT_PAUSE, answered).await;
+    let _ = timeout(LAST_ANSWER, answered).await;
     connections.shutdown().await;
 }
 

@@ -58,9 +58,13 @@ pub(crate) fn connect(shared: &Shared, targets: &[DatanodeInfoProto]) -> io::Res
     let host = if config.use_hostnames { &first.id.host_name } else { &first.id.ip_addr };
     let connect = read_timeout(config, targets.len());
     let write = config.write_timeout + config.timeout_per_node * nodes(targets.len());
-    let port = u16::try_from(first.id.xfer_port).map_err(invalid);
-    port.and_then(|port| Peer::connect((host, port), connect, write, shared.large.clone()))
-        .map_err(|error| io::Error::new(error.kind(), format!("{host}:{}: {error}", first.id.xfer_port)))
+    let connected = u16::try_from(first.id.xfer_port)
+        .map_err(invalid)
+        .and_then(|port| Peer::connect((host, port), connect, write, shared.large.clone()));
+    let mut peer = connected
+        .map_err(|error| io::Error::new(error.kind(), format!("{host}:{}: {error}", first.id.xfer_port)))?;
+    peer.close_with(&shared.transfers);
+    Ok(peer)
 }
 
 /// How long `below` datanodes may be silent.

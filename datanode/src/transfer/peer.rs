@@ -5,7 +5,6 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,9 @@ use trellis_proto::data_transfer::{
     Op, PacketShape, TransferError, look_at_packet, packet_len, put_message, put_op, take_message, take_op,
 };
 use trellis_proto::presence::{Checked, decode_request};
+
+use super::large::LargePackets;
+use crate::shared::{Registration, Sockets};
 
 /// What a connection's buffer holds while there are only messages.
 const SMALL_BYTES: usize = 8 << 10;
@@ -30,25 +32,6 @@ const PACKET_UNIT: usize = 64 << 10;
 /// How long a peer has to hear why its connection ends.
 const SEE_OFF: Duration = Duration::from_secs(1);
 
-/// Memory for packets larger than a usual buffer, of all connections together.
-#[derive(Debug)]
-pub(crate) struct LargePackets(AtomicUsize);
-
-impl LargePackets {
-    /// `bytes` for all.
-    pub(crate) fn new(bytes: usize) -> Arc<LargePackets> {
-        Arc::new(LargePackets(AtomicUsize::new(bytes)))
-    }
-
-    fn take(&self, bytes: usize) -> bool {
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
-
 /// A socket and its buffer.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -61,6 +44,7 @@ pub(crate) struct Peer {
     large: Arc<LargePackets>,
     borrowed: usize,
     read_timeout: Option<Duration>,
+    registration: Option<Registration>,
 }
 
 impl Drop for Peer {
@@ -81,7 +65,22 @@ impl Peer {
         let address = stream.peer_addr()?;
         let input = vec![0; SMALL_BYTES];
         let stream = Arc::new(stream);
-        Ok(Peer { stream, address, input, start: 0, end: 0, large, borrowed: 0, read_timeout: None })
+        Ok(Peer {
+            stream,
+            address,
+            input,
+            start: 0,
+            end: 0,
+            large,
+            borrowed: 0,
+            read_timeout: None,
+            registration: None,
+        })
+    }
+
+    /// Has this connection closed when those are.
+    pub(crate) fn close_with(&mut self, sockets: &Sockets) {
+        self.registration = Some(sockets.add(self.handle()));
     }
 
     /// Connects to a port of a host.
@@ -325,6 +324,18 @@ fn too_slow(error: io::Error) -> io::Error {
     }
 }
 
+/// Whether the peer has closed the connection.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::NotConnected
+    )
+}
+
 /// A peer that does not keep to the protocol.
 pub(crate) fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
@@ -378,10 +389,5 @@ mod tests {
         );
         drop(peer);
         drop(sender.join().unwrap());
-
-        let large = LargePackets::new(1 << 20);
-        assert!(large.take(1 << 20) && !large.take(1));
-        large.give_back(5);
-        assert!(large.take(5));
     }
 }

@@ -1,5 +1,6 @@
 //! Copies between datanodes: for the namenode, for a client, for the balancer.
 
+use std::net::TcpListener;
 use std::slice::from_ref;
 
 use trellis_proto::data_transfer::Op;
@@ -13,8 +14,8 @@ use trellis_proto::hdfs::datanode::{
 use trellis_proto::hdfs::op_write_block_proto::BlockConstructionStage as Stage;
 use trellis_proto::hdfs::{
     BlockOpResponseProto, BlockProto, DatanodeIdProto, DatanodeInfoProto, DatanodeInfosProto,
-    OpReplaceBlockProto, OpTransferBlockProto, Status, StorageTypeProto, StorageTypesProto,
-    StorageUuidsProto,
+    OpReplaceBlockProto, OpTransferBlockProto, OpWriteBlockProto, Status, StorageTypeProto,
+    StorageTypesProto, StorageUuidsProto,
 };
 
 use crate::namenode::{Namenode, POOL};
@@ -82,6 +83,33 @@ async fn for_the_namenode_through_two_more() {
     for node in [node, two, three] {
         node.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_stop_cuts_off_a_copy_that_nobody_takes() {
+    const MUCH: usize = 16 << 20;
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, config()).await;
+    let (address, listener) = (node.datanode.data, TcpListener::bind("127.0.0.1:0").unwrap());
+    let xfer_port = listener.local_addr().unwrap().port().into();
+    let played = DatanodeIdProto { xfer_port, ..node.id.clone() };
+    blocking(move || Peer::write_block(address, &write_op(1, 7, &[]), &bytes(MUCH))).await;
+    namenode.command(transfer(1, 7, MUCH as u64, from_ref(&played)));
+    let mut peer = blocking(move || {
+        let mut peer = Peer::accept(&listener);
+        peer.take_op::<OpWriteBlockProto>();
+        peer
+    })
+    .await;
+    node.stop().await;
+    let taken = blocking(move || {
+        let mut taken = 0;
+        while let Ok(packet) = peer.take_packet() {
+            taken += packet.data.len();
+        }
+        taken
+    });
+    assert!(taken.await < MUCH, "it went on after the stop");
 }
 
 #[tokio::test]

@@ -229,9 +229,8 @@ async fn acks_out_of_order_and_silence_count_as_failures() {
 }
 
 /// Sends more than sockets hold, in a thread of its own, and then its end if the block ends there.
-fn send_much(mut peer: Peer, ends: bool) -> std::thread::JoinHandle<()> {
+fn send_much(mut peer: Peer, data: Vec<u8>, ends: bool) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
-        let data = bytes(MUCH);
         for (seqno, piece) in data.chunks(PIECE).enumerate() {
             peer.packet(seqno as i64, (seqno * PIECE) as u64, piece, false);
         }
@@ -244,16 +243,17 @@ fn send_much(mut peer: Peer, ends: bool) -> std::thread::JoinHandle<()> {
 #[tokio::test]
 async fn one_that_takes_nothing_more_is_named_and_what_it_acked_before_goes_up() {
     let quick = Config {
-        read_timeout: Duration::from_millis(300),
+        read_timeout: Duration::from_secs(1),
         timeout_per_node: Duration::from_millis(10),
         ..config()
     };
-    play(quick, |address, played| {
+    let data = bytes(MUCH);
+    play(quick, move |address, played| {
         let mut peer = Peer::connect(address);
         peer.op(Op::WriteBlock, &write_op(1, 7, from_ref(&played.id)));
         let mut below = played.accept_ready();
         peer.answer::<BlockOpResponseProto>();
-        let sender = send_much(peer.twin(), false);
+        let sender = send_much(peer.twin(), data, false);
         for seqno in 0..3 {
             assert_eq!(below.take_packet().unwrap().header.seqno, seqno);
             below.message(&PipelineAckProto { seqno, reply: vec![OK.into()], ..Default::default() });
@@ -269,20 +269,21 @@ async fn one_that_takes_nothing_more_is_named_and_what_it_acked_before_goes_up()
 #[tokio::test]
 async fn a_copy_is_whole_though_the_next_datanode_takes_nothing() {
     let quick = Config {
-        read_timeout: Duration::from_millis(300),
-        write_timeout: Duration::from_millis(1500),
+        read_timeout: Duration::from_secs(1),
+        write_timeout: Duration::from_secs(3),
         timeout_per_node: Duration::ZERO,
         ..config()
     };
-    play(quick, |address, played| {
+    let data = bytes(MUCH);
+    play(quick, move |address, played| {
         let mut op = write_op(1, 7, from_ref(&played.id));
         op.header.client_name = String::new();
         let mut peer = Peer::connect(address);
         peer.op(Op::WriteBlock, &op);
         let below = played.accept();
-        send_much(peer.twin(), true).join().unwrap();
+        send_much(peer.twin(), data.clone(), true).join().unwrap();
         assert!(peer.is_closed());
-        assert!(Peer::read_block(address, block(1, 7, MUCH as u64)) == bytes(MUCH));
+        assert!(Peer::read_block(address, block(1, 7, MUCH as u64)) == data);
         drop(below);
     })
     .await;
