@@ -63,10 +63,10 @@ macro_rules! metrics_table {
 metrics_table! {
     counters {
         ops              "trellis_datanode_ops_total"               Count "Data-transfer ops that were begun.";
-        ops_failed       "trellis_datanode_ops_failed_total"        Count "Data-transfer ops that did not come to their end; readers that stop early among them.";
+        ops_failed       "trellis_datanode_ops_failed_total"        Count "Data-transfer ops that did not come to their end.";
         sessions_refused "trellis_datanode_sessions_refused_total"  Count "Data connections closed at once because there were too many.";
         bytes_read       "trellis_datanode_read_bytes_total"        Bytes "Data of blocks sent to readers and other datanodes.";
-        blocks_read      "trellis_datanode_block_reads_total"       Count "Reads that came to their end.";
+        blocks_read      "trellis_datanode_block_reads_total"       Count "Reads that came to their end, or that their readers ended early.";
         bytes_written    "trellis_datanode_written_bytes_total"     Bytes "Data of blocks written.";
         blocks_written   "trellis_datanode_blocks_written_total"    Count "Blocks finished, copies among them.";
         checksum_faults  "trellis_datanode_checksum_faults_total"   Count "Transfers that ended since data did not match its checksums.";

@@ -48,8 +48,7 @@ impl CopyOut {
         let outgoing = Outgoing::open(shared, self.block, range, true)?;
         let op = self.op(shared, &outgoing);
         let mut mirror = Mirror::connect(shared, &self.targets, &passed_on(&op))?;
-        let bytes = outgoing.send(&mirror.peer, BytesMut::new(), throttle)?;
-        shared.metrics.bytes_read.increment(bytes);
+        outgoing.send(&mirror.peer, BytesMut::new(), throttle, &shared.metrics.bytes_read)?;
         if !self.client.is_empty() {
             let ack: DnTransferAckProto = mirror.peer.next_message(mirror.timeout)?;
             if ack.status() == Status::ErrorChecksum {
@@ -153,8 +152,7 @@ pub(crate) fn copy_block(shared: &Shared, peer: &Peer, op: &OpCopyBlockProto) ->
         &mut before,
         &BlockOpResponseProto { read_op_checksum_info: info, ..answer(Status::Success) },
     );
-    let bytes = outgoing.send(peer, before, Some(&shared.balance))?;
-    shared.metrics.bytes_read.increment(bytes);
+    outgoing.send(peer, before, Some(&shared.balance), &shared.metrics.bytes_read)?;
     shared.metrics.copies.increment(1);
     Ok(peer.send(RELEASED)?)
 }

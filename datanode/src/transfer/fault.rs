@@ -6,6 +6,7 @@ use trellis_proto::checksum::ChecksumError;
 use trellis_proto::exception::{Kind, Log, RpcError};
 
 use super::acks::AckFault;
+use super::peer::is_gone;
 use crate::refusal::exception;
 use crate::store::StoreError;
 
@@ -40,14 +41,8 @@ impl Fault {
                 Log::Info
             }
             Fault::Store(_) | Fault::Checksum(_) | Fault::Ack(AckFault::SentCorrupt) => Log::Warn,
-            Fault::Io(error) => match error.kind() {
-                io::ErrorKind::UnexpectedEof
-                | io::ErrorKind::BrokenPipe
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::ConnectionAborted => Log::Debug,
-                _ => Log::Info,
-            },
-            Fault::Ack(_) | Fault::Refused(_) | Fault::Elsewhere(_) => Log::Info,
+            Fault::Io(error) if is_gone(error) => Log::Debug,
+            Fault::Io(_) | Fault::Ack(_) | Fault::Refused(_) | Fault::Elsewhere(_) => Log::Info,
         }
     }
 

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
+use metrics::Counter;
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, send};
 use trellis_proto::checksum::{Checksum, ChecksumType};
@@ -14,7 +15,7 @@ use trellis_proto::data_transfer::put_packet_head;
 use trellis_proto::hdfs::{PacketHeaderProto, ReadOpChecksumInfoProto};
 
 use super::fault::Fault;
-use super::peer::{Peer, invalid};
+use super::peer::{Peer, invalid, is_gone};
 use super::throttle::Throttle;
 use crate::shared::Shared;
 use crate::store::{Block, BlockStore, ReplicaReader, ReplicaState};
@@ -101,27 +102,30 @@ impl Outgoing {
         self.checksum
     }
 
-    /// Sends all packets, the empty last one included; `before` goes out in front of the first. Returns bytes of data.
+    /// Sends all packets, the empty last one included; `before` goes out in front of the first. Data is counted as it
+    /// goes.
     pub(crate) fn send(
         mut self,
         peer: &Peer,
         before: BytesMut,
         throttle: Option<&Throttle>,
-    ) -> Result<u64, Fault> {
+        sent: &Counter,
+    ) -> Result<(), Fault> {
         let chunk = self.checksum.bytes_per_checksum() as usize;
         let most = (PACKET_DATA / chunk).max(1) * chunk;
-        let (mut at, mut seqno, mut out) = (self.start, 0, before);
+        let (mut at, mut seqno, mut out, mut copied) = (self.start, 0, before, 0);
         while at < self.end {
             let len = usize::try_from(self.end - at).unwrap_or(most).min(most);
             self.put_head(&mut out, at, seqno, len)?;
             if len <= COPIED {
                 let start = out.len();
                 out.resize(start + len, 0);
+                copied += len as u64;
                 self.reader.read(at, out.get_mut(start..).unwrap_or_default())?;
             } else {
                 send_more(peer, &out)?;
                 out.clear();
-                self.send_file(peer, at, len).inspect_err(|error| self.blame(error))?;
+                self.send_file(peer, at, len, sent).inspect_err(|error| self.blame(error))?;
             }
             at += len as u64;
             seqno += 1;
@@ -131,7 +135,8 @@ impl Outgoing {
         }
         put_packet_head(&mut out, &head(at, seqno, 0), 0, 0).map_err(invalid)?;
         peer.send(&out)?;
-        Ok(at - self.start)
+        sent.increment(copied);
+        Ok(())
     }
 
     /// Appends header and sums.
@@ -149,15 +154,7 @@ impl Outgoing {
     /// The kernel does not say whether the socket or the file failed: unless it was the peer for certain, the scanner
     /// looks at the replica.
     fn blame(&self, error: &io::Error) {
-        let peers = matches!(
-            error.kind(),
-            io::ErrorKind::BrokenPipe
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::ConnectionAborted
-                | io::ErrorKind::NotConnected
-                | io::ErrorKind::TimedOut
-        );
-        if !peers {
+        if !is_gone(error) && error.kind() != io::ErrorKind::TimedOut {
             let block = self.reader.replica().block;
             tracing::warn!(%block, %error, "a replica could not be sent: its scanner looks at it");
             self.store.suspect(block.id);
@@ -165,16 +162,18 @@ impl Outgoing {
     }
 
     /// Has the kernel send a part of the file.
-    fn send_file(&self, peer: &Peer, at: u64, len: usize) -> io::Result<()> {
+    fn send_file(&self, peer: &Peer, at: u64, len: usize, count: &Counter) -> io::Result<()> {
         let mut offset = i64::try_from(at).map_err(invalid)?;
         let mut left = len;
         while left > 0 {
             match sendfile(peer.stream(), self.reader.file(), Some(&mut offset), left) {
                 Ok(0) => {
-                    let why = format!("the file of {} ends early", self.reader.replica().block);
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+                    return Err(invalid(format!("the file of {} ends early", self.reader.replica().block)));
                 }
-                Ok(sent) => left -= sent.min(left),
+                Ok(sent) => {
+                    count.increment(sent as u64);
+                    left -= sent.min(left);
+                }
                 Err(errno) => again(errno)?,
             }
         }

@@ -12,7 +12,7 @@ use trellis_proto::presence::{Checked, decode_request};
 use super::copy_out::{copy_block, replace_block, transfer_block};
 use super::fault::Fault;
 use super::outgoing::{Outgoing, Range};
-use super::peer::{Peer, invalid};
+use super::peer::{Peer, invalid, is_gone};
 use super::sums::block_checksum;
 use super::write::{answer, refusal, write_block};
 use crate::refusal::in_pool;
@@ -122,10 +122,18 @@ fn read_block(shared: &Shared, peer: &mut Peer, op: &OpReadBlockProto) -> Result
         &mut before,
         &BlockOpResponseProto { read_op_checksum_info: info, ..answer(Status::Success) },
     );
-    let bytes = outgoing.send(peer, before, None)?;
-    shared.metrics.bytes_read.increment(bytes);
+    let sent = outgoing.send(peer, before, None, &shared.metrics.bytes_read);
+    let said = sent.and_then(|()| Ok(peer.next_message(shared.config.read_timeout)?));
+    let said: ClientReadStatusProto = match said {
+        // A reader may stop when it has enough.
+        Err(Fault::Io(error)) if is_gone(&error) => {
+            tracing::trace!(peer = %peer.address(), %error, "a reader has gone");
+            shared.metrics.blocks_read.increment(1);
+            return Ok(After::Close);
+        }
+        said => said?,
+    };
     shared.metrics.blocks_read.increment(1);
-    let said: ClientReadStatusProto = peer.next_message(shared.config.read_timeout)?;
     tracing::trace!(peer = %peer.address(), ?said, "a block was read");
     if said.status() == Status::ErrorChecksum {
         tracing::info!(peer = %peer.address(), block = wanted.block_id, "a reader found wrong checksums");

@@ -8,7 +8,7 @@ use trellis_proto::exception::Kind;
 use trellis_proto::hdfs::datanode::ReportBadBlocksRequestProto;
 use trellis_proto::hdfs::*;
 
-use crate::namenode::{Fault, Namenode, POOL};
+use crate::namenode::{Fault, LONG, Namenode, POOL};
 use crate::peer::{Peer, block, header, write_op};
 use crate::support::{Node, blocking, bytes, config};
 
@@ -226,5 +226,33 @@ async fn a_file_that_cannot_be_sent_is_looked_at() {
     })
     .await;
     namenode.wait("reportBadBlocks", |calls| bad(calls) == [1]).await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_has_enough_is_no_failure_and_what_it_got_counts() {
+    const MUCH: usize = 16 << 20;
+    let namenode = Namenode::start().await;
+    let node = Node::start(&namenode, config()).await;
+    let address = node.datanode.data;
+    let got = blocking(move || {
+        Peer::write_block(address, &write_op(1, 7, &[]), &bytes(MUCH));
+        let mut peer = Peer::connect(address);
+        assert_eq!(peer.read(block(1, 7, MUCH as u64), 0, MUCH as u64).status(), Status::Success);
+        peer.take_packet().unwrap().data.len()
+    });
+    let got = got.await;
+    let (node, sent) = blocking(move || {
+        let begun = std::time::Instant::now();
+        while node.metric("trellis_datanode_block_reads_total") < 1.0 {
+            assert!(begun.elapsed() < LONG);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(node.metric("trellis_datanode_ops_failed_total"), 0.0);
+        let sent = node.metric("trellis_datanode_read_bytes_total");
+        (node, sent as usize)
+    })
+    .await;
+    assert!((got..MUCH).contains(&sent), "{sent}");
     node.stop().await;
 }

@@ -1,5 +1,7 @@
 //! Starts datanodes.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +72,16 @@ impl Node {
     pub async fn stop(self) -> tempfile::TempDir {
         self.datanode.stop().await.unwrap();
         self.dir
+    }
+
+    /// A metric that it shows.
+    pub fn metric(&self, name: &str) -> f64 {
+        let mut stream = TcpStream::connect(self.datanode.http).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().parse().unwrap()
     }
 
     /// All files of blocks below the folder with this name.
