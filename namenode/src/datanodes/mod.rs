@@ -2,6 +2,7 @@
 //!
 //! - [`view`]: all datanodes at one moment, as operations see them
 //! - [`registry`]: what each told, whose it is, what it is to be told
+//! - [`heartbeats`]: what becomes of one that registers, or tells that it lives
 //! - [`counts`]: what became of reports and commands
 //! - `kept`: reports that another namenode applies
 //! - [`reports`]: how reports go through the engine
@@ -10,6 +11,7 @@
 //! Nothing here is the truth about replicas: that is in rows. Liveness and free space are never written.
 
 pub mod counts;
+pub mod heartbeats;
 mod kept;
 pub mod placement;
 pub mod registry;

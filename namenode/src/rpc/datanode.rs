@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use trellis_metastore::schema::Datanode;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs::datanode as wire;
@@ -22,11 +21,10 @@ use super::call::Caller;
 use super::commands;
 use super::service::Service;
 use crate::datanodes::counts::add;
+use crate::datanodes::heartbeats;
 use crate::datanodes::registry::{Beat, Lease};
-use crate::datanodes::reports::{inherit, note_storages, take_over};
 use crate::datanodes::view::Space;
-use crate::engine::Op;
-use crate::ops::datanodes::{Register, ToldStorage, register as register_op};
+use crate::ops::datanodes::ToldStorage;
 
 pub(super) type Answer<A> = Result<A, RpcError>;
 
@@ -90,12 +88,7 @@ pub(super) async fn register(
     }
     caller.machine.as_ref().clone_into(&mut said.ip);
     registration.datanode_id.ip_addr.clone_from(&said.ip);
-    let claims = engine.datanodes().registry().wants(&said.uuid, Instant::now());
-    let call = Register { said, claims };
-    let op: Op<Datanode> = Box::new(move |tx| register_op(tx, &call));
-    let row = engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
-    let row = engine.datanodes().registry().registered(row, Instant::now(), engine.now_ms());
-    engine.datanodes().show();
+    let row = heartbeats::register(engine, said).await?;
     tracing::info!(
         uuid = row.uuid,
         ip = row.ip,
@@ -185,43 +178,20 @@ pub(super) async fn heartbeat(
     request: wire::HeartbeatRequestProto,
 ) -> Answer<wire::HeartbeatResponseProto> {
     let (engine, said, beat) = (service.engine(), said(&request.registration), beat(&request));
-    let datanodes = engine.datanodes();
-    let uuid = &said.uuid;
-    let heard = datanodes.registry().hear(&said, &beat, Instant::now(), engine.now_ms());
-    let Some(heard) = heard else {
-        return Ok(answer(State::Standby, 0, vec![commands::register()], None));
-    };
-    let mut row = heard.row;
-    if heard.storages_changed {
-        let storages = beat.storages.iter().map(|(storage, _)| storage.clone()).collect();
-        row = note_storages(engine, uuid, storages, true).await?;
-    }
-    datanodes.show_soon();
-    let claim = datanodes.registry().wants(uuid, Instant::now());
-    if let Some(claim) = claim {
-        row = take_over(engine, uuid, claim).await?;
-        if row.owner == engine.member() {
-            tracing::info!(uuid, row.epoch, "took over a datanode that had no owner");
-        }
-    }
-    if row.owner != engine.member() {
-        return Ok(answer(State::Standby, 0, Vec::new(), None));
-    }
+    let wants_lease = request.request_full_block_report_lease();
+    let lease = wants_lease.then(|| rand::random_range(1..i64::MAX as u64));
+    let answered = heartbeats::heartbeat(engine, &said, &beat, lease, COMMANDS).await?;
     let mut orders = Vec::new();
-    if inherit(engine, uuid).await? {
+    if answered.must_register {
         orders.push(commands::register());
     }
-    let lease = match request.request_full_block_report_lease() {
-        true => {
-            let id = rand::random_range(1..i64::MAX as u64);
-            datanodes.registry().grant(uuid, id, Instant::now(), engine.now_ms())
-        }
-        false => None,
-    };
-    let given = datanodes.registry().hand_out(uuid, COMMANDS);
-    add(&datanodes.counts().commands, given.len());
-    orders.extend(commands::commands(&service.identity().block_pool_id, &datanodes.view(), &given));
-    Ok(answer(State::Active, row.epoch, orders, lease))
+    let given = &answered.commands;
+    add(&engine.datanodes().counts().commands, given.len());
+    orders.extend(commands::commands(&service.identity().block_pool_id, &engine.datanodes().view(), given));
+    Ok(match answered.epoch {
+        Some(epoch) => answer(State::Active, epoch, orders, answered.lease),
+        None => answer(State::Standby, 0, orders, None),
+    })
 }
 
 fn answer(

@@ -184,6 +184,8 @@ fn simulations() -> Vec<Trial> {
         trial("a_rough_store", simulation::a_rough_store),
         trial("a_namenode_dies_or_freezes", simulation::a_namenode_dies_or_freezes),
         trial("a_namenode_dies_over_a_rough_store", simulation::a_namenode_dies_over_a_rough_store),
+        trial("writers_over_a_rough_store", simulation::writers_over_a_rough_store),
+        trial("an_owner_dies_or_freezes", simulation::an_owner_dies_or_freezes),
     ]
 }
 

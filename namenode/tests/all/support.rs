@@ -134,6 +134,11 @@ impl Namenode {
         Namenode { engine, call_id: None, _dir: None }
     }
 
+    /// A namenode whose engine somebody else started, asked by calls of one identity, or none.
+    pub fn of(engine: Arc<Engine>, call_id: Option<CallId>) -> Namenode {
+        Namenode { engine, call_id, _dir: None }
+    }
+
     /// A namenode in a simulated world.
     pub fn seated(seat: &Seat) -> Namenode {
         let opened = Opened::Other(seat.store());
