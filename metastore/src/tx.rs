@@ -104,6 +104,9 @@ impl Versions {
     }
 }
 
+/// A row with the third part of its key; or why it does not decode.
+pub type MaybeRow<T> = (Vec<u8>, Result<Record<T>, Stop>);
+
 /// A decoded row.
 #[derive(Clone, Debug)]
 pub struct Record<T: Table> {
@@ -217,23 +220,24 @@ impl<'v> Tx<'v> {
     /// run itself wrote in the range are refused: scan first.
     #[allow(clippy::type_complexity)]
     pub fn scan_all<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<(Vec<u8>, Record<T>)>>, Stop> {
+        let whole =
+            |rows: Vec<MaybeRow<T>>| rows.into_iter().map(|(rest, row)| row.map(|row| (rest, row))).collect();
+        self.scan_each(scans)?.into_iter().map(whole).collect()
+    }
+
+    /// The same for jobs: a row that does not decode is told in its place, and the others are read all the same.
+    pub fn scan_each<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<MaybeRow<T>>>, Stop> {
         scans.iter().try_for_each(|scan| within_limits(scan, Scan::MAX_ROWS))?;
         scans.iter().for_each(|scan| self.view.want_scan(scan));
         let mut all = Vec::with_capacity(scans.len());
         for scan in scans {
             self.refuse_own_writes(scan)?;
-            let (mut rows, mut fault) = (Vec::new(), None);
-            self.view.scan(scan, &mut |rest, row| match decode::<T>(
-                &Key::new(scan.partition, scan.table, rest),
-                row,
-            ) {
-                Ok(record) => rows.push((rest.to_vec(), record)),
-                Err(stop) => fault = Some(stop),
+            let mut rows = Vec::new();
+            self.view.scan(scan, &mut |rest, row| {
+                let key = Key::new(scan.partition, scan.table, rest);
+                rows.push((rest.to_vec(), decode::<T>(&key, row)));
             })?;
-            match fault {
-                Some(stop) => return Err(stop),
-                None => all.push(rows),
-            }
+            all.push(rows);
         }
         Ok(all)
     }

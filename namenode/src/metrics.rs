@@ -55,6 +55,7 @@ metrics_table! {
     DATANODE_COMMANDS       "trellis_datanode_commands_total"       Count   "Commands handed out to datanodes.";
     REPLICATION_COPIES      "trellis_replication_copies_total"      Count   "Copies of blocks that this namenode ordered as the leader.";
     REPLICATION_REMOVED     "trellis_replication_removed_total"     Count   "Replicas that this namenode had removed as the leader: too many, or corrupt.";
+    JOB_ITEMS_PASSED        "trellis_job_items_passed_total"        Count   "Files and rows that a job could not deal with and passed by; the log has the first of each round.";
     ATTENTION_FILES         "trellis_attention_files"               Count   "Files whose replicas the leader looked at in its last round; 0 elsewhere.";
     PROCESS_CPU             "process_cpu_seconds_total"             Seconds "User and system time of this process.";
     PROCESS_MEMORY          "process_resident_anonymous_bytes"      Bytes   "Anonymous resident memory (RssAnon).";

@@ -93,7 +93,7 @@ settings! { Settings:
         datanode_ip_hostname_check, "dfs.namenode.datanode.registration.ip-hostname-check", "Whether a datanode's host name must resolve.";
         full_report_leases, "dfs.namenode.max.full.block.report.leases", "Datanodes that may send a full block report at a time.";
         full_report_lease, "dfs.namenode.full.block.report.lease.length.ms", "How long a datanode may take for a full block report.";
-        kept_reports, "", "How long reports are kept that another namenode is to apply.";
+        kept_reports, "", "How long reports are kept that another namenode is to apply; ten times as long while none is seen that would.";
         replication_check, "dfs.namenode.redundancy.interval.seconds", "How often the leader looks after replicas.";
         replication_pending, "dfs.namenode.reconstruction.pending.timeout-sec", "A copy that has not arrived after this long is ordered again.";
         replication_streams, "dfs.namenode.replication.max-streams", "Copies that one datanode sends at a time.";

@@ -39,6 +39,8 @@ counts! {
     copies = REPLICATION_COPIES;
     /// Replicas that are to be removed.
     removed = REPLICATION_REMOVED;
+    /// Files and rows that a job could not deal with.
+    passed = JOB_ITEMS_PASSED;
 }
 
 impl Counts {

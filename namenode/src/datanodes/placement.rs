@@ -6,6 +6,8 @@
 //! other namenodes gave it is not known here before its next heartbeat: several can together give it more than it has room
 //! for, which it refuses, and the client asks for another.
 
+use std::collections::HashSet;
+
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -41,22 +43,34 @@ pub struct Placed {
     pub refusals: Vec<(String, &'static str)>,
 }
 
+/// What a request names, however much that is, for looking it up once for each datanode.
+struct Named<'a> {
+    /// Numbers of datanodes.
+    taken: HashSet<u32>,
+    excluded: HashSet<&'a str>,
+    favored: HashSet<&'a str>,
+}
+
 /// Chooses storages. The same view, seed and wish give the same choice.
 pub fn choose(view: &View, seed: u64, wanted: &Wanted<'_>) -> Placed {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut placed = Placed::default();
-    let taken: Vec<u32> =
-        wanted.taken.iter().filter_map(|number| Some(view.storage(*number)?.node.row.number)).collect();
+    let has = |number: &u32| Some(view.storage(*number)?.node.row.number);
+    let named = Named {
+        taken: wanted.taken.iter().filter_map(has).collect(),
+        excluded: wanted.excluded.iter().map(String::as_str).collect(),
+        favored: wanted.favored.iter().map(String::as_str).collect(),
+    };
     let live = view.nodes().iter().filter(|node| node.liveness == Liveness::Live);
     let (sum, nodes) = live.fold((0u64, 0u64), |(sum, nodes), node| (sum + u64::from(node.load), nodes + 1));
     let most = BUSY_FACTOR * sum as f64 / nodes.max(1) as f64;
     let mut candidates = Vec::new();
     for node in view.nodes() {
-        match look(node, wanted, &taken) {
+        match look(node, wanted, &named) {
             Ok(storage) => {
                 let is_busy = most > 0.0 && f64::from(node.load) > most;
                 candidates.push((
-                    (is_busy, rank(node, wanted)),
+                    (is_busy, rank(node, wanted, &named)),
                     random.random::<f64>() * weight(storage),
                     storage,
                 ))
@@ -76,14 +90,14 @@ fn name(node: &Node) -> String {
 }
 
 /// The storage of a datanode with the most room, or why there is none.
-fn look<'a>(node: &'a Node, wanted: &Wanted<'_>, taken: &[u32]) -> Result<Storage<'a>, &'static str> {
+fn look<'a>(node: &'a Node, wanted: &Wanted<'_>, named: &Named<'_>) -> Result<Storage<'a>, &'static str> {
     if node.liveness != Liveness::Live {
         return Err(if node.liveness == Liveness::Stale { "it is stale" } else { "it is dead" });
     }
-    if wanted.excluded.contains(&node.row.uuid) {
+    if named.excluded.contains(node.row.uuid.as_str()) {
         return Err("it is excluded by the client");
     }
-    if taken.contains(&node.row.number) {
+    if named.taken.contains(&node.row.number) {
         return Err("it has the block");
     }
     let storages = (0..node.row.storages.len()).map(|place| Storage { node, place });
@@ -105,11 +119,14 @@ fn room(node: &Node, bytes: u64) -> u64 {
 }
 
 /// The writer's own and favored ones first.
-fn rank(node: &Node, wanted: &Wanted<'_>) -> u8 {
-    let (address, host) = (name(node), format!("{}:{}", node.row.host, node.row.data_port));
-    let is_favored = |favored: &String| [&address, &host, &node.row.ip, &node.row.host].contains(&favored);
+fn rank(node: &Node, wanted: &Wanted<'_>, named: &Named<'_>) -> u8 {
+    let is_favored = || {
+        let (address, host) = (name(node), format!("{}:{}", node.row.host, node.row.data_port));
+        let names = [&address, &host, &node.row.ip, &node.row.host];
+        names.into_iter().any(|name| named.favored.contains(name.as_str()))
+    };
     match () {
-        () if wanted.favored.iter().any(is_favored) => 0,
+        () if !named.favored.is_empty() && is_favored() => 0,
         () if node.row.ip == wanted.machine || node.row.host == wanted.machine => 1,
         () => 2,
     }

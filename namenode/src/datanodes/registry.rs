@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use trellis_metastore::schema::Datanode;
 
-use super::kept::Kept;
+use super::kept::{Age, Kept};
 use super::view::{Liveness, Node, Space, View};
 use crate::config::Config;
 use crate::ops::datanodes::{GivenCommand, ToldStorage};
@@ -23,7 +23,7 @@ pub struct Timing {
     pub stale: Duration,
     /// Silent for longer: dead.
     pub dead: Duration,
-    /// How long reports that this namenode may not apply are kept.
+    /// How long reports that this namenode may not apply are kept, if an owner lives.
     pub kept: Duration,
     /// How long a lease for a full report lasts.
     pub lease: Duration,
@@ -88,6 +88,10 @@ struct Known {
     lease: Option<Lease>,
     /// Since when nobody seems to own it.
     free_since: Option<Instant>,
+    /// When another owner of it was seen alive last, or it was met.
+    owner_seen: Instant,
+    /// Nobody wanted it, and this namenode took it beyond its share: it stays, until the namenodes are others.
+    is_left_over: bool,
     /// To be handed out, in this order.
     commands: VecDeque<GivenCommand>,
     /// Handed out; their rows are to be removed.
@@ -111,10 +115,16 @@ impl Known {
             applied_epoch: 0,
             lease: None,
             free_since: None,
+            owner_seen: now,
+            is_left_over: false,
             commands: VecDeque::new(),
             delivered: Vec::new(),
             turn: Arc::default(),
         }
+    }
+
+    fn kept_for(&self, timing: &Timing) -> Age {
+        Age { age: timing.kept, owner_seen: self.owner_seen }
     }
 
     fn silent_for(&self, now: Instant) -> Duration {
@@ -198,11 +208,19 @@ impl Registry {
     }
 
     /// Who the live namenodes are, as the rows of members say, read with those of all datanodes.
-    pub fn looked(&mut self, members: Vec<u64>, now: Instant) {
+    pub fn looked(&mut self, mut members: Vec<u64>, now: Instant) {
         self.looked.get_or_insert(now);
+        if !members.contains(&self.member) {
+            members.push(self.member);
+        }
+        let is_as_before = members == self.members;
         self.members = members;
-        if !self.members.contains(&self.member) {
-            self.members.push(self.member);
+        for known in self.nodes.values_mut() {
+            known.is_left_over &= is_as_before;
+            let owner = known.row.owner;
+            if owner != self.member && self.members.contains(&owner) {
+                known.owner_seen = now;
+            }
         }
     }
 

@@ -36,6 +36,8 @@ pub struct Compared {
     pub rows: u64,
     /// Replicas that were not as their rows.
     pub differing: u64,
+    /// The most of them that were held at once.
+    pub most: usize,
 }
 
 /// The row of a datanode that registered here. A stock DataNode tries again what is refused with any other exception
@@ -55,9 +57,12 @@ pub async fn note_storages(
     told: Vec<ToldStorage>,
     all: bool,
 ) -> Result<Arc<Datanode>, RpcError> {
-    let of = uuid.to_owned();
+    let (of, uuids) = (uuid.to_owned(), told.iter().map(|told| told.uuid.clone()).collect::<Vec<_>>());
     let op: Op<Datanode> = Box::new(move |tx| tell_storages(tx, &of, &told, all));
     let row = engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
+    if let Some(storage) = uuids.iter().find(|uuid| row.storages.iter().all(|known| known.uuid != **uuid)) {
+        tracing::warn!(uuid, storage, "a datanode has too many storages: what is on this one does not count");
+    }
     let row = engine.datanodes().registry().adopt(row);
     engine.datanodes().show();
     Ok(row)
@@ -95,6 +100,8 @@ async fn apply_or_keep(
     let mut total = Applied::default();
     let row = known(engine, uuid)?;
     if row.owner == member {
+        // What was told earlier comes first.
+        catch_up(engine, uuid).await?;
         total = apply(engine, &row, &replicas).await?;
         if !total.is_not_owner {
             add(&engine.datanodes().counts().incremental, 1u64);
@@ -135,17 +142,21 @@ async fn apply(engine: &Arc<Engine>, row: &Datanode, replicas: &[Reported]) -> R
 pub async fn inherit(engine: &Arc<Engine>, uuid: &str) -> Result<bool, RpcError> {
     let turn = engine.datanodes().registry().turn(uuid).unwrap_or_default();
     let _turn = turn.lock().await;
-    let Some(inherited) = engine.datanodes().registry().inherit(uuid, Instant::now()) else {
+    catch_up(engine, uuid).await
+}
+
+/// The same, of one whose turn it is.
+async fn catch_up(engine: &Arc<Engine>, uuid: &str) -> Result<bool, RpcError> {
+    let Some(mut inherited) = engine.datanodes().registry().inherit(uuid, Instant::now()) else {
         return Ok(false);
     };
-    let mut reports = inherited.reports;
-    while let Some(report) = reports.first() {
+    while let Some(report) = inherited.reports.first() {
         let applied = apply(engine, &inherited.row, report).await;
         if !applied.as_ref().is_ok_and(|applied| !applied.is_not_owner) {
-            engine.datanodes().registry().give_back(uuid, reports, Instant::now());
+            engine.datanodes().registry().give_back(uuid, inherited, Instant::now());
             return applied.map(|_| false);
         }
-        for told in reports.remove(0) {
+        for told in inherited.reports.remove(0) {
             engine.datanodes().reported(parts_of_block(told.block).0).notify_waiters();
         }
     }
@@ -156,7 +167,8 @@ pub async fn inherit(engine: &Arc<Engine>, uuid: &str) -> Result<bool, RpcError>
 }
 
 /// One storage of a full report, whose lease was granted at `granted_ms`. Pages of rows that are as the report says,
-/// and as their blocks are, cost a read each, and no write.
+/// and as their blocks are, cost a read each, and no write. What differs is applied as soon as there is enough of it for a
+/// transaction. Refused when another namenode turns out to own the datanode, which then reports in full again.
 pub async fn full(
     engine: &Arc<Engine>,
     uuid: &str,
@@ -166,6 +178,7 @@ pub async fn full(
 ) -> Result<Compared, RpcError> {
     let turn = engine.datanodes().registry().turn(uuid).unwrap_or_default();
     let _turn = turn.lock().await;
+    catch_up(engine, uuid).await?;
     let row = known(engine, uuid)?;
     let mut merge = Merge { storage, listed, next: 0, granted_ms, differing: Vec::new() };
     let (mut compared, mut after) = (Compared::default(), None);
@@ -175,13 +188,20 @@ pub async fn full(
         let rows = engine.read_wait(engine.own_ctx(), u64::from(storage), op).await?;
         compared.rows += rows.len() as u64;
         after = rows.last().map(|row| row.block).filter(|_| rows.len() == PAGE as usize);
-        merge.page(&rows);
-        if after.is_none() {
-            merge.rest();
+        let mut rows = rows.as_slice();
+        loop {
+            let is_done = merge.some(&mut rows, after.is_none());
+            compared.differing += merge.differing.len() as u64;
+            compared.most = compared.most.max(merge.differing.len());
+            if apply(engine, &row, &std::mem::take(&mut merge.differing)).await?.is_not_owner {
+                let why = format!("{uuid} has another owner by now, or none: it is to report in full again");
+                return Err(RpcError::new(Kind::InvalidBlockReportLease, why));
+            }
+            if is_done {
+                break;
+            }
         }
-        compared.differing += merge.differing.len() as u64;
-        let applied = apply(engine, &row, &std::mem::take(&mut merge.differing)).await?;
-        if after.is_none() || applied.is_not_owner {
+        if after.is_none() {
             add(&engine.datanodes().counts().full, 1u64);
             return Ok(compared);
         }
@@ -199,11 +219,14 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    fn page(&mut self, rows: &[Stored]) {
-        for Stored { block, replica: row, is_odd } in rows {
-            while let Some(listed) = self.listed.get(self.next).filter(|listed| listed.block < *block) {
-                self.list(*listed);
+    /// Goes on until there is enough for a transaction, past the rows that it is done with; true = past all of them and,
+    /// if they were the `last`, past the whole report.
+    fn some(&mut self, rows: &mut &[Stored], is_last: bool) -> bool {
+        while let Some((Stored { block, replica: row, is_odd }, after)) = rows.split_first() {
+            if self.list_before(Some(*block)) {
+                return false;
             }
+            *rows = after;
             match self.listed.get(self.next).filter(|listed| listed.block == *block) {
                 Some(listed) if is_as(row, listed) && !is_odd => self.next += 1,
                 Some(listed) => self.list(*listed),
@@ -220,13 +243,17 @@ impl Merge<'_> {
                 None => {}
             }
         }
+        !is_last || !self.list_before(None)
     }
 
-    /// What is listed beyond the last row.
-    fn rest(&mut self) {
-        while let Some(listed) = self.listed.get(self.next) {
+    /// What is listed and has no row, before a block's or to the end; true = there is enough for a transaction.
+    fn list_before(&mut self, block: Option<u64>) -> bool {
+        while self.differing.len() < AT_ONCE {
+            let listed = self.listed.get(self.next).filter(|listed| block.is_none_or(|id| listed.block < id));
+            let Some(listed) = listed else { return false };
             self.list(*listed);
         }
+        true
     }
 
     fn list(&mut self, Listed { block, state, stamp, length }: Listed) {

@@ -1,6 +1,7 @@
 //! Datanodes at one moment: an immutable picture that a call keeps over all its runs.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use trellis_metastore::schema::Datanode;
@@ -59,6 +60,10 @@ pub struct View {
     is_early: bool,
     /// Number of a storage → (place in `nodes`, place in the row's storages).
     storages: HashMap<u32, (usize, usize)>,
+    /// The same by the hash of its uuid, in the order of the hashes: requests name many.
+    storage_uuids: Vec<(u64, usize, usize)>,
+    /// The hash of a datanode's uuid, and its place.
+    node_uuids: Vec<(u64, usize)>,
 }
 
 /// A storage of a view.
@@ -90,13 +95,18 @@ impl<'a> Storage<'a> {
 impl View {
     /// A view of these datanodes.
     pub fn new(nodes: Vec<Node>) -> View {
-        let mut storages = HashMap::new();
+        let (mut storages, mut storage_uuids) = (HashMap::new(), Vec::new());
         for (n, node) in nodes.iter().enumerate() {
             for (s, storage) in node.row.storages.iter().enumerate() {
                 storages.insert(storage.number, (n, s));
+                storage_uuids.push((hash(&storage.uuid), n, s));
             }
         }
-        View { nodes, is_early: false, storages }
+        storage_uuids.sort_unstable();
+        let mut node_uuids: Vec<(u64, usize)> =
+            nodes.iter().enumerate().map(|(n, node)| (hash(&node.row.uuid), n)).collect();
+        node_uuids.sort_unstable();
+        View { nodes, is_early: false, storages, storage_uuids, node_uuids }
     }
 
     /// The same, of a namenode that has not heard of most storages yet.
@@ -122,15 +132,24 @@ impl View {
 
     /// The storage with this uuid.
     pub fn storage_by_uuid(&self, uuid: &str) -> Option<Storage<'_>> {
-        let mut all = self
-            .nodes
-            .iter()
-            .flat_map(|node| (0..node.row.storages.len()).map(move |place| Storage { node, place }));
-        all.find(|storage| storage.row().uuid == uuid)
+        let hash = hash(uuid);
+        let first = self.storage_uuids.partition_point(|(of, ..)| *of < hash);
+        let same = self.storage_uuids[first..].iter().take_while(|(of, ..)| *of == hash);
+        let mut same = same.map(|(_, node, place)| Storage { node: &self.nodes[*node], place: *place });
+        same.find(|storage| storage.row().uuid == uuid)
     }
 
     /// The datanode with this uuid.
     pub fn node(&self, uuid: &str) -> Option<&Node> {
-        self.nodes.iter().find(|node| node.row.uuid == uuid)
+        let hash = hash(uuid);
+        let first = self.node_uuids.partition_point(|(of, _)| *of < hash);
+        let mut same = self.node_uuids[first..].iter().take_while(|(of, _)| *of == hash);
+        same.find_map(|(_, node)| self.nodes.get(*node).filter(|node| node.row.uuid == uuid))
     }
+}
+
+fn hash(uuid: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    uuid.hash(&mut hasher);
+    hasher.finish()
 }

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{Inode, Table, TableKey, setting};
-use trellis_metastore::tx::{Record, Stop, Tx as RowTx};
+use trellis_metastore::tx::{MaybeRow, Record, Stop, Tx as RowTx};
 
 use super::ctx::{Ctx, Term};
 use super::permission::Rights;
@@ -61,6 +61,11 @@ impl<'a, 'v> Tx<'a, 'v> {
     #[allow(clippy::type_complexity)]
     pub fn scan_all<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<(Vec<u8>, Record<T>)>>, Stop> {
         self.rows.scan_all(scans)
+    }
+
+    /// The same for jobs: a row that does not decode is told in its place, and the others are read all the same.
+    pub fn scan_each<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<MaybeRow<T>>>, Stop> {
+        self.rows.scan_each(scans)
     }
 
     /// Counts rows, up to each scan's limit, in one trip.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use trellis_metastore::schema::{CommandKind, Datanode, Setting};
+use trellis_metastore::schema::{CommandKind, Datanode};
 
 use super::pause;
 use crate::engine::{Engine, Op};
-use crate::ops::datanodes::{GivenCommand, PAGE, Survey, forget_commands, release, survey};
+use crate::ops::datanodes::{Forgotten, GivenCommand, PAGE, Survey, forget_commands, release, survey};
 use crate::refusal::RpcError;
 
 /// Commands of one datanode that are looked at.
@@ -79,7 +79,7 @@ async fn forget(engine: &Arc<Engine>) -> Result<(), RpcError> {
     for batch in delivered.chunks(FORGOTTEN) {
         let row = |(number, given): &(u32, GivenCommand)| (*number, given.kind, given.block, given.version);
         let rows: Vec<(u32, CommandKind, u64, u64)> = batch.iter().map(row).collect();
-        let op: Op<Setting> = Box::new(move |tx| forget_commands(tx, &rows));
+        let op: Op<Forgotten> = Box::new(move |tx| forget_commands(tx, &rows));
         engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
         engine.datanodes().registry().forget(batch);
     }

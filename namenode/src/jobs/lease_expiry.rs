@@ -11,11 +11,11 @@ use trellis_metastore::schema::{
 };
 use trellis_metastore::tx::Record;
 
-use super::{AT_ONCE, Lead, buckets, pause};
+use super::{AT_ONCE, Lead, Passed, buckets, pause};
 use crate::engine::Engine;
 use crate::engine::ctx::Term;
 use crate::engine::tx::Tx;
-use crate::ops::lease::{Expire, ForgetHolder, expire, forget_holder, hard_limit};
+use crate::ops::lease::{Expire, ForgetHolder, INTERNAL_HOLDER, expire, forget_holder};
 use crate::refusal::RpcError;
 
 /// Silent holders of one partition dealt with in one round, or a page more; the rest waits for the next.
@@ -28,6 +28,8 @@ pub struct Expired {
     pub files: u64,
     /// Holders forgotten.
     pub holders: u64,
+    /// Files and holders that were passed by.
+    pub passed: u64,
 }
 
 /// Looks for expired leases every `lease_check` while this namenode leads; until `stop`.
@@ -45,7 +47,7 @@ pub async fn run(engine: Arc<Engine>, lead: Lead, mut stop: watch::Receiver<bool
 /// One round. `term`: what the leader holds; none = whoever runs it answers for being alone.
 pub async fn round(engine: &Arc<Engine>, term: Option<Term>) -> Result<Expired, RpcError> {
     let silent = silent_holders(engine).await?;
-    let mut done = Expired::default();
+    let (mut done, mut passed) = (Expired::default(), Passed::new("closing files of silent writers"));
     if silent.is_empty() {
         return Ok(done);
     }
@@ -57,17 +59,26 @@ pub async fn round(engine: &Arc<Engine>, term: Option<Term>) -> Result<Expired, 
                 .map(|(key, row)| async move { (close(engine, &key, term).await, row.value.holder) })
                 .buffer_unordered(AT_ONCE);
             while let Some((closed, holder)) = closing.next().await {
-                match closed? {
-                    true => done.files += 1,
-                    false => drop(busy.insert(holder)),
+                match closed {
+                    Ok(true) => done.files += 1,
+                    Ok(false) => drop(busy.insert(holder)),
+                    // A block that waits for its first replica, say. The files behind it do not wait with it.
+                    Err(error) => {
+                        passed.by(engine, error)?;
+                        busy.insert(holder);
+                    }
                 }
             }
         }
     }
     for call in silent.into_values().filter(|call| !busy.contains(&call.holder)) {
         let op = Box::new(move |tx: &mut Tx<'_, '_>| forget_holder(tx, &call));
-        done.holders += u64::from(engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?.yes);
+        match engine.write_wait(engine.own_ctx(), 0, 0, false, op).await {
+            Ok(gone) => done.holders += u64::from(gone.yes),
+            Err(error) => passed.by(engine, error)?,
+        }
     }
+    done.passed = passed.items as u64;
     Ok(done)
 }
 
@@ -82,9 +93,9 @@ async fn close(engine: &Arc<Engine>, key: &[u8], term: Option<Term>) -> Result<b
 /// Holders past the hard limit, as their rows are now.
 async fn silent_holders(engine: &Arc<Engine>) -> Result<HashMap<String, ForgetHolder>, RpcError> {
     let now = engine.now_ms();
+    let limit = i64::try_from(engine.config().lease_hard.as_millis()).unwrap_or(i64::MAX);
     let is_silent = |row: &Record<LeaseHolders>| {
-        let limit = hard_limit(engine.config(), &row.value.holder).as_millis();
-        row.max < now.saturating_sub(i64::try_from(limit).unwrap_or(i64::MAX))
+        row.value.holder == INTERNAL_HOLDER || row.max < now.saturating_sub(limit)
     };
     let mut silent = HashMap::new();
     for mut bucket in buckets::<LeaseHolders>(engine, lease_holder_partitions()).await? {

@@ -1,6 +1,7 @@
 //! The reaper: walks the hidden partitions and frees what is there. Any namenode runs it, several at once do no harm,
 //! and there is nothing to resume: the hidden rows are the whole to-do list.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -8,7 +9,7 @@ use futures::stream;
 use tokio::sync::watch;
 use trellis_metastore::schema::{Inode, Inodes, hidden_partitions};
 
-use super::{AT_ONCE, Bucket, buckets, pause};
+use super::{AT_ONCE, Bucket, Passed, buckets, pause};
 use crate::engine::{Engine, Op};
 use crate::ops::reap::{BLOCKS, FILES, Reaped, reap_directory, reap_files};
 use crate::refusal::RpcError;
@@ -52,26 +53,30 @@ async fn reap_bucket(
     stop: watch::Receiver<bool>,
 ) -> Result<u64, RpcError> {
     let (partition, mut entries) = (bucket.partition, 0);
+    let mut passed = Passed::new("freeing what was deleted");
     while let Some(rows) = bucket.next(engine).await? {
         let inodes: Vec<Inode> = rows.into_iter().map(|(_, row)| row.value).collect();
         let (directories, files): (Vec<Inode>, Vec<Inode>) = inodes.into_iter().partition(Inode::is_dir);
-        for ids in batches(&files) {
-            loop {
+        let mut waiting = VecDeque::from(batches(&files));
+        while let Some(ids) = waiting.pop_front() {
+            let op = || -> Op<Reaped> {
                 let ids = ids.clone();
-                let done = batch(engine, partition, Box::new(move |tx| reap_files(tx, &ids))).await?;
-                entries += done.entries;
-                if !done.more || *stop.borrow() {
-                    break;
-                }
+                Box::new(move |tx| reap_files(tx, &ids))
+            };
+            let (gone, end) = until_done(engine, partition, op, &stop).await;
+            entries += gone;
+            if let Err(error) = end {
+                passed.by(engine, error)?;
+                // It is one of them: each is tried alone.
+                waiting.extend(ids.iter().filter(|_| ids.len() > 1).map(|id| vec![*id]));
             }
         }
         for id in directories.into_iter().map(|directory| directory.id) {
-            loop {
-                let done = batch(engine, id, Box::new(move |tx| reap_directory(tx, id))).await?;
-                entries += done.entries.max(1);
-                if !done.more || *stop.borrow() {
-                    break;
-                }
+            let op = || -> Op<Reaped> { Box::new(move |tx| reap_directory(tx, id)) };
+            let (gone, end) = until_done(engine, id, op, &stop).await;
+            entries += gone.max(u64::from(end.is_ok()));
+            if let Err(error) = end {
+                passed.by(engine, error)?;
             }
         }
         if *stop.borrow() {
@@ -99,6 +104,23 @@ fn batches(files: &[Inode]) -> Vec<Vec<u64>> {
     batches
 }
 
-async fn batch(engine: &Arc<Engine>, target: u64, op: Op<Reaped>) -> Result<Reaped, RpcError> {
-    engine.write_wait(engine.own_ctx(), target, 0, false, op).await
+/// Runs batches until there is no more to do; answers how many entries went, and why it ended before.
+async fn until_done(
+    engine: &Arc<Engine>,
+    target: u64,
+    op: impl Fn() -> Op<Reaped>,
+    stop: &watch::Receiver<bool>,
+) -> (u64, Result<(), RpcError>) {
+    let mut entries = 0;
+    loop {
+        match engine.write_wait(engine.own_ctx(), target, 0, false, op()).await {
+            Ok(Reaped { entries: gone, more }) => {
+                entries += gone;
+                if !more || *stop.borrow() {
+                    return (entries, Ok(()));
+                }
+            }
+            Err(error) => return (entries, Err(error)),
+        }
+    }
 }

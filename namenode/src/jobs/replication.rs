@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use trellis_metastore::schema::{Attention, Concern, attention_partitions, id_in};
 
-use super::{Lead, buckets, pause};
+use super::{Lead, Passed, buckets, pause};
 use crate::datanodes::View;
 use crate::datanodes::counts::add;
 use crate::datanodes::view::Liveness;
@@ -97,10 +97,11 @@ impl Replication {
         }
         let view = engine.datanodes().view();
         self.notice(&view);
-        self.note(engine, term).await?;
+        let mut passed = Passed::new("looking after replicas");
+        self.note(engine, term, &mut passed).await?;
         let age = engine.config().replication_pending;
         self.orders.retain(|_, order| order.since.elapsed() < age);
-        self.look(engine, &view, term).await
+        self.look(engine, &view, term, &mut passed).await
     }
 
     /// Storages that came to count, or to count no more, since the last round, and datanodes that died.
@@ -123,24 +124,47 @@ impl Replication {
         }
     }
 
-    /// Notes files of those storages, once the dead are to be told nothing more.
-    async fn note(&mut self, engine: &Arc<Engine>, term: Option<Term>) -> Result<(), RpcError> {
+    /// Notes files of those storages, once the dead are to be told nothing more. What fails is tried again after the others.
+    async fn note(
+        &mut self,
+        engine: &Arc<Engine>,
+        term: Option<Term>,
+        passed: &mut Passed,
+    ) -> Result<(), RpcError> {
+        let mut failed = Vec::new();
         for _ in 0..SCANS {
-            let Some(datanode) = self.silent.front().copied() else { break };
+            let Some(datanode) = self.silent.pop_front() else { break };
             let op: Op<Noted> = Box::new(move |tx| drop_commands(tx, datanode, term));
-            if engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?.more.is_none() {
-                self.silent.pop_front();
+            match engine.write_wait(engine.own_ctx(), 0, 0, false, op).await {
+                Ok(Noted { more: None, .. }) => {}
+                Ok(_) => self.silent.push_front(datanode),
+                Err(error) => {
+                    failed.push(datanode);
+                    if let Err(error) = passed.by(engine, error) {
+                        self.silent.extend(failed);
+                        return Err(error);
+                    }
+                }
             }
         }
+        self.silent.extend(failed);
+        let mut failed = Vec::new();
         for _ in 0..SCANS {
-            let Some((storage, after)) = self.scans.front().copied() else { return Ok(()) };
+            let Some((storage, after)) = self.scans.pop_front() else { break };
             let op: Op<Noted> = Box::new(move |tx| note_storage(tx, storage, after, term));
-            let noted = engine.write_wait(engine.own_ctx(), u64::from(storage), 0, false, op).await?;
-            match (noted.more, self.scans.front_mut()) {
-                (Some(more), Some(scan)) => scan.1 = Some(more),
-                _ => drop(self.scans.pop_front()),
+            match engine.write_wait(engine.own_ctx(), u64::from(storage), 0, false, op).await {
+                Ok(Noted { more: Some(more), .. }) => self.scans.push_front((storage, Some(more))),
+                Ok(_) => {}
+                Err(error) => {
+                    failed.push((storage, after));
+                    if let Err(error) = passed.by(engine, error) {
+                        self.scans.extend(failed);
+                        return Err(error);
+                    }
+                }
             }
         }
+        self.scans.extend(failed);
         Ok(())
     }
 
@@ -150,6 +174,7 @@ impl Replication {
         engine: &Arc<Engine>,
         view: &View,
         term: Option<Term>,
+        passed: &mut Passed,
     ) -> Result<Done, RpcError> {
         let live = view.nodes().iter().filter(|node| node.liveness == Liveness::Live);
         let numbers: Vec<u32> = live.map(|node| node.row.number).collect();
@@ -168,7 +193,7 @@ impl Replication {
             while let Some(rows) = bucket.next(engine).await? {
                 let old = rows.into_iter().filter(|(_, row)| row.value.since_ms <= newest);
                 let files: Vec<u64> = old.filter_map(|(key, _)| id_in(&key)).collect();
-                self.page(engine, files, (&numbers, &mut budget), term, &mut done).await?;
+                self.page(engine, files, (&numbers, &mut budget), term, (&mut done, passed)).await?;
             }
         }
         Ok(done)
@@ -181,7 +206,7 @@ impl Replication {
         files: Vec<u64>,
         (live, budget): (&[u32], &mut usize),
         term: Option<Term>,
-        done: &mut Done,
+        (done, passed): (&mut Done, &mut Passed),
     ) -> Result<(), RpcError> {
         let calls: Vec<Examine> = files.iter().map(|inode| call(*inode, BTreeMap::new(), term)).collect();
         let mut looking = stream::iter(calls)
@@ -189,10 +214,14 @@ impl Replication {
             .buffer_unordered(TOGETHER);
         let mut short = Vec::new();
         while let Some((inode, found)) = looking.next().await {
-            let found = found?;
-            self.take(inode, &found, done);
-            if found.concern.under_replicated > 0 {
-                short.push(inode);
+            match found {
+                Ok(found) => {
+                    self.take(inode, &found, done);
+                    if found.concern.under_replicated > 0 {
+                        short.push(inode);
+                    }
+                }
+                Err(error) => passed.by(engine, error)?,
             }
         }
         drop(looking);
@@ -202,9 +231,13 @@ impl Replication {
                 break;
             }
             let streams = self.streams(live, engine.config().replication_streams, *budget);
-            let found = look_at(engine, call(inode, streams, term)).await?;
-            *budget = budget.saturating_sub(found.copies.len());
-            self.take(inode, &found, done);
+            match look_at(engine, call(inode, streams, term)).await {
+                Ok(found) => {
+                    *budget = budget.saturating_sub(found.copies.len());
+                    self.take(inode, &found, done);
+                }
+                Err(error) => passed.by(engine, error)?,
+            }
         }
         Ok(())
     }

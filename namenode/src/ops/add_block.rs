@@ -11,6 +11,7 @@
 use trellis_metastore::schema::{Block, BlockState, MAX_ORDINAL, Ordered, block, block_id};
 
 use super::blocks::{self, FIRST_STAMP, Tail, shown};
+use super::pipeline::{MAX_PIPELINE, check_pipeline};
 use super::replicas::{self, Located, is_complete};
 use super::write::{BlockName, WrittenFile, check_lease, check_pool, complete_penultimate, find_file};
 use crate::datanodes::placement::{Placed, Wanted, choose};
@@ -196,7 +197,8 @@ pub fn get_additional_datanode(tx: &mut Tx<'_, '_>, call: &GetAdditionalDatanode
     check_pool(tx, Some(&call.block))?;
     replicas::check_ready(tx)?;
     let view = tx.ctx.datanodes.clone();
-    let mut storages = Vec::with_capacity(call.existing.len() + call.count);
+    check_pipeline(call.existing.len())?;
+    let mut storages = Vec::new();
     for uuid in &call.existing {
         match view.storage_by_uuid(uuid) {
             Some(storage) => storages.push(storage.row().number),
@@ -207,7 +209,7 @@ pub fn get_additional_datanode(tx: &mut Tx<'_, '_>, call: &GetAdditionalDatanode
     let ordered = found.iter().filter(|found| found.replica.ordered() != Ordered::Nothing);
     let taken: Vec<u32> = storages.iter().copied().chain(ordered.map(|found| found.storage)).collect();
     let wanted = Wanted {
-        count: call.count,
+        count: call.count.min(MAX_PIPELINE),
         bytes: node.inode.block_size,
         machine: node.inode.open.as_ref().map_or("", |writer| &writer.machine),
         excluded: &call.excluded,

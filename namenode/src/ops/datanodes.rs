@@ -6,15 +6,20 @@
 //! Held    the datanode's row is written, and so is the counter that numbers come from when one is drawn.
 //! Rows    datanodes 1w, settings 1w for new numbers; nothing when nothing changes. survey: datanodes, members and two
 //!         pages of commands for each datanode asked for, read.
-//! Cost    1 fetch + 1 commit of a change, the drawing of numbers included; 1 fetch when nothing changed.
-//! Differs a datanode keeps its number and storages for ever: one whose address another takes has failed storages, where
-//!         stock forgets it.
+//! Cost    1 fetch + 1 commit of a change, the drawing of numbers included; 1 fetch when nothing changed. 1 fetch more to
+//!         forget failed storages, when there is no room for another.
+//! Differs a datanode keeps its number for ever, and its storages while they have replicas, or there is room: one whose
+//!         address another takes has failed storages, where stock forgets it.
 
+use std::collections::HashSet;
+
+use prost::Message;
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Command, CommandKind, Commands, Datanode, Datanodes, Member, Members, Setting, Storage, Table, command,
-    command_in, command_partition, datanode, datanodes_partition, members_partition, setting,
+    Command, CommandKind, Commands, Datanode, Datanodes, Member, Members, Setting, Storage, StorageReplicas,
+    Table, command, command_in, command_partition, datanode, datanodes_partition, members_partition, setting,
+    storage_partition,
 };
 
 use crate::engine::tx::Tx;
@@ -22,8 +27,12 @@ use crate::refusal::{Kind, Result, refuse};
 
 /// The setting that counts datanodes and storages.
 pub const NEXT_DATANODE_NUMBER: &str = "next_datanode_number";
-/// Storages that one datanode may ever have had: their rows fit into its own.
+/// Storages that one datanode may have; failed ones without replicas make room for others.
 pub const MAX_STORAGES: usize = 64;
+/// Bytes of a datanode's row, which holds its storages.
+const MAX_ROW: usize = 7 << 10;
+/// Bytes of a storage in it beside its uuid, at most.
+const STORAGE_BYTES: usize = 32;
 /// Longest uuid, host name or version of a datanode, in bytes.
 const MAX_TEXT: usize = 255;
 /// Rows of datanodes, or of members, that are read at once.
@@ -129,31 +138,53 @@ pub fn release(tx: &mut Tx<'_, '_>, uuid: &str, member: u64) -> Result<Datanode>
     write(tx, row)
 }
 
-/// Notes what storages a datanode has. `all`: those that it does not tell of failed; else they stay as they are.
+/// Notes what storages a datanode has. `all`: those that it does not tell of failed; else they stay as they are. One for
+/// which there is no room is left out of the answer: the datanode has its others all the same.
 pub fn tell_storages(tx: &mut Tx<'_, '_>, uuid: &str, told: &[ToldStorage], all: bool) -> Result<Datanode> {
     let counter = setting(NEXT_DATANODE_NUMBER);
     tx.want(&counter);
     let mut row = look_up(tx, uuid)?;
-    let is_new = |row: &Datanode, uuid: &str| row.storages.iter().all(|storage| storage.uuid != uuid);
-    let new: Vec<&ToldStorage> = told.iter().filter(|storage| is_new(&row, &storage.uuid)).collect();
-    if row.storages.len() + new.len() > MAX_STORAGES || new.iter().any(|s| s.uuid.len() > MAX_TEXT) {
-        return refuse(Kind::Io, format!("a datanode can have {MAX_STORAGES} storages, all its life"));
-    }
     for storage in &mut row.storages {
         match told.iter().find(|told| told.uuid == storage.uuid) {
             Some(told) => (storage.kind, storage.failed) = (told.kind, told.failed),
             None => storage.failed |= all,
         }
     }
-    if !new.is_empty() {
-        let first = draw(tx, new.len() as u32)?;
-        for (number, ToldStorage { uuid, kind, failed }) in (first..).zip(new) {
-            if is_new(&row, uuid) {
-                row.storages.push(Storage { uuid: uuid.clone(), number, kind: *kind, failed: *failed });
-            }
+    let known: HashSet<&str> = row.storages.iter().map(|storage| storage.uuid.as_str()).collect();
+    let is_new = |told: &&ToldStorage| told.uuid.len() <= MAX_TEXT && !known.contains(told.uuid.as_str());
+    let mut seen = HashSet::new();
+    let once = told.iter().filter(is_new).filter(|told| seen.insert(told.uuid.as_str()));
+    let new: Vec<&ToldStorage> = once.take(MAX_STORAGES).collect();
+    let bytes: usize = new.iter().map(|told| told.uuid.len() + STORAGE_BYTES).sum();
+    if row.storages.len() + new.len() > MAX_STORAGES || row.encoded_len() + bytes > MAX_ROW {
+        forget_empty(tx, &mut row)?;
+    }
+    let mut room = MAX_ROW.saturating_sub(row.encoded_len());
+    let mut fitting = Vec::new();
+    for told in new.into_iter().take(MAX_STORAGES.saturating_sub(row.storages.len())) {
+        let Some(left) = room.checked_sub(told.uuid.len() + STORAGE_BYTES) else { break };
+        room = left;
+        fitting.push(told);
+    }
+    if !fitting.is_empty() {
+        let first = draw(tx, fitting.len() as u32)?;
+        for (number, ToldStorage { uuid, kind, failed }) in (first..).zip(fitting) {
+            row.storages.push(Storage { uuid: uuid.clone(), number, kind: *kind, failed: *failed });
         }
     }
     write(tx, row)
+}
+
+/// Drops the failed storages that no replica is known of.
+fn forget_empty(tx: &mut Tx<'_, '_>, row: &mut Datanode) -> Result<()> {
+    let failed = row.storages.iter().filter(|storage| storage.failed).map(|storage| storage.number);
+    let failed: Vec<u32> = failed.collect();
+    let scan = |number: &u32| Scan::of(StorageReplicas::ID, storage_partition(*number), 1);
+    let counts = tx.count_all(&failed.iter().map(scan).collect::<Vec<_>>())?;
+    let empty: HashSet<u32> =
+        failed.into_iter().zip(counts).filter(|(_, count)| *count == 0).map(|(number, _)| number).collect();
+    row.storages.retain(|storage| !empty.contains(&storage.number));
+    Ok(())
 }
 
 /// The row, if `member` owns the datanode since that `epoch`: held, so that nothing that an old owner began goes through,
@@ -230,19 +261,27 @@ pub fn survey(tx: &mut Tx<'_, '_>, after: Option<&str>, owned: &[u32], limit: u3
     })
 }
 
+/// What [`forget_commands`] came to.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Forgotten {
+    /// Rows removed.
+    #[prost(uint64, tag = "1")]
+    pub commands: u64,
+}
+
 /// Removes commands that were delivered; one that was replaced since stays.
-pub fn forget_commands(tx: &mut Tx<'_, '_>, delivered: &[(u32, CommandKind, u64, u64)]) -> Result<Setting> {
+pub fn forget_commands(tx: &mut Tx<'_, '_>, delivered: &[(u32, CommandKind, u64, u64)]) -> Result<Forgotten> {
     let key = |(number, kind, block, _): &(u32, CommandKind, u64, u64)| command(*number, *kind, *block);
     let keys: Vec<_> = delivered.iter().map(key).collect();
     let rows = tx.get_all(&keys, Hold::Held)?;
-    let mut gone = 0;
+    let mut commands = 0;
     for ((key, row), (.., version)) in keys.iter().zip(rows).zip(delivered) {
         if row.is_some_and(|row| row.version == *version) {
             tx.delete(key)?;
-            gone += 1;
+            commands += 1;
         }
     }
-    Ok(Setting { number: gone, text: String::new() })
+    Ok(Forgotten { commands })
 }
 
 /// A new owner follows the one that it thinks is gone.

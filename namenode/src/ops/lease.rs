@@ -13,14 +13,11 @@
 //! Differs a file that the hard limit took from its writer is looked at again after `block_recovery`, not after another
 //!         hard limit. What else: see recovery.
 
-use std::time::Duration;
-
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{BlockState, Inode, LeaseHolder, lease_holder, open_file};
 
 use super::blocks;
 use super::recovery::{ClosedFile, Released, release};
-use crate::config::Config;
 use crate::engine::ctx::Term;
 use crate::engine::permission::{Demand, WRITE};
 use crate::engine::tx::Tx;
@@ -55,7 +52,8 @@ pub struct Expire {
     pub term: Option<Term>,
 }
 
-/// Who writes files that expiry took from their writers, until they are closed.
+/// Who writes files that expiry took from their writers, until they are closed. It is past every limit: each of its files
+/// waits for a recovery, which has a time of its own.
 pub const INTERNAL_HOLDER: &str = "HDFS_NameNode";
 
 /// Whether an internal operation did what it was for.
@@ -115,14 +113,6 @@ pub fn recover_lease(tx: &mut Tx<'_, '_>, call: &RecoverLease) -> Result<bool> {
     Ok(matches!(release(tx, &path, &node, Some(&call.holder))?, Released::Closed(..)))
 }
 
-/// After how long without renewal expiry takes a holder's files.
-pub fn hard_limit(config: &Config, holder: &str) -> Duration {
-    match holder {
-        INTERNAL_HOLDER => config.block_recovery,
-        _ => config.lease_hard,
-    }
-}
-
 /// Closes an open file whose holder is past the hard limit; one whose last block has to be recovered first is not closed
 /// yet, and nobody else's any more.
 pub fn expire(tx: &mut Tx<'_, '_>, call: &Expire) -> Result<Closed> {
@@ -130,7 +120,7 @@ pub fn expire(tx: &mut Tx<'_, '_>, call: &Expire) -> Result<Closed> {
     blocks::want_tail(tx, call.file_id, None);
     let Some(open) = tx.get(&open_file(call.file_id), Hold::Loose)? else { return not };
     let holder = open.value.holder;
-    if !is_past(tx, &holder, hard_limit(&tx.ctx.config, &holder).as_millis())? {
+    if !is_past(tx, &holder, tx.ctx.config.lease_hard.as_millis())? {
         return not;
     }
     // Not attached: deleted, and the reaper's to deal with.
@@ -216,11 +206,13 @@ fn failed(tx: &Tx<'_, '_>, kind: Kind, operation: &str, path: &str, holder: &str
     RpcError::new(kind, format!("Failed to {operation} {path} for {holder} on {machine} because {why}"))
 }
 
-/// A holder opens one more file: its lease starts, or is renewed.
+/// A holder opens one more file: its lease starts, or is renewed; the namenode's own is never renewed.
 pub(super) fn join_lease(tx: &mut Tx<'_, '_>, holder: &str) -> Result<()> {
     let key = lease_holder(holder);
     let now = tx.ctx.now_ms;
     match tx.get(&key, Hold::Loose)? {
+        // Counted, so that nobody forgets it meanwhile.
+        Some(_) if holder == INTERNAL_HOLDER => Ok(tx.merge(&key, 0, 1)?),
         Some(_) => Ok(tx.merge(&key, now, 1)?),
         None => Ok(tx.insert_counted(&key, &LeaseHolder { holder: holder.to_owned() }, now, 1)?),
     }
@@ -249,8 +241,11 @@ pub(super) fn describe_lease(tx: &mut Tx<'_, '_>, holder: &str) -> Result<String
 }
 
 /// Whether a holder has not renewed for longer than `limit_ms`; its row is held unchanged. One without a row is past
-/// every limit.
+/// every limit, as the namenode itself is.
 fn is_past(tx: &mut Tx<'_, '_>, holder: &str, limit_ms: u128) -> Result<bool> {
+    if holder == INTERNAL_HOLDER {
+        return Ok(true);
+    }
     let row = tx.get(&lease_holder(holder), Hold::HeldExact)?;
     let limit = i64::try_from(limit_ms).unwrap_or(i64::MAX);
     Ok(row.is_none_or(|row| tx.ctx.now_ms.saturating_sub(row.max) > limit))

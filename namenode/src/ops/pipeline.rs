@@ -16,6 +16,9 @@ use crate::engine::tx::Tx;
 use crate::engine::walk::{Node, Walked};
 use crate::refusal::{Kind, Result, refuse};
 
+/// Storages of one block that a request may name (stock: `dfs.replication.max`).
+pub const MAX_PIPELINE: usize = 512;
+
 /// Arguments of [`update_block_for_pipeline`].
 #[derive(Clone, Debug)]
 pub struct UpdateBlockForPipeline {
@@ -54,6 +57,7 @@ pub fn update_block_for_pipeline(tx: &mut Tx<'_, '_>, call: &UpdateBlockForPipel
 pub fn update_pipeline(tx: &mut Tx<'_, '_>, call: &UpdatePipeline) -> Result<()> {
     check_pool(tx, Some(&call.old))?;
     check_pool(tx, Some(&call.new))?;
+    check_pipeline(call.storages.len())?;
     if call.old.id != call.new.id {
         return refuse(Kind::Io, format!("{} and {} are not the same block", call.old, call.new));
     }
@@ -84,6 +88,14 @@ pub fn update_pipeline(tx: &mut Tx<'_, '_>, call: &UpdatePipeline) -> Result<()>
     blocks::count_last(&mut inode, before, Some(&placed.block));
     blocks::put(tx, node.id(), &placed)?;
     Ok(tx.put(&node.key(), &inode)?)
+}
+
+/// Refuses a request that names more storages of a block than there can be.
+pub(super) fn check_pipeline(storages: usize) -> Result<()> {
+    match storages <= MAX_PIPELINE {
+        true => Ok(()),
+        false => refuse(Kind::Io, format!("{storages} storages of one block: at most {MAX_PIPELINE}")),
+    }
 }
 
 /// A block that the caller writes, with its file (stock: `checkUCBlock`).

@@ -25,8 +25,9 @@ use trellis_metastore::schema::{
 };
 
 use super::blocks::{self, FileBlock};
-use super::lease::{close_file, join_lease};
+use super::lease::{INTERNAL_HOLDER, close_file, join_lease};
 use super::orders;
+use super::pipeline::check_pipeline;
 use super::replicas::{self, Found, is_complete, is_overtaken};
 use super::write::{BlockName, complete_penultimate, remove_last};
 use crate::datanodes::view::Liveness;
@@ -81,6 +82,7 @@ pub(super) fn release(
         true => Vec::new(),
         false => replicas::read(tx, &tail.ids())?,
     };
+    let before_was_complete = tail.penultimate().is_none_or(is_complete);
     let before_is_complete = complete_penultimate(tx, &inode, &mut tail, &replicas)?;
     if let (Some(last), Some(found)) = (tail.0.last_mut(), replicas.last()) {
         match last.block.state() {
@@ -103,8 +105,8 @@ pub(super) fn release(
                     remove_last(tx, &mut inode, &tail)?;
                     tail.0.pop();
                 } else {
-                    begin(tx, inode.id, last, storages)?;
-                    reassign(tx, node, holder)?;
+                    let has_changed = begin(tx, inode.id, last, storages)? || !before_was_complete;
+                    reassign(tx, node, holder, has_changed)?;
                     return Ok(Released::Recovering);
                 }
             }
@@ -138,14 +140,17 @@ fn participants(tx: &Tx<'_, '_>, block: &Block, found: &[Found]) -> Vec<u32> {
     all.filter(|storage| datanode(*storage).is_some_and(|number| seen.insert(number))).collect()
 }
 
-/// Begins a recovery of the last block, or begins it anew when nobody works on it any more.
-fn begin(tx: &mut Tx<'_, '_>, file_id: u64, last: &mut FileBlock, storages: Vec<u32>) -> Result<()> {
+/// Begins a recovery of the last block, or begins it anew when nobody works on it any more and somebody can. False =
+/// nothing changed.
+fn begin(tx: &mut Tx<'_, '_>, file_id: u64, last: &mut FileBlock, storages: Vec<u32>) -> Result<bool> {
     let earlier = last.block.recovery.clone();
-    if earlier.as_ref().is_some_and(|earlier| is_under_way(tx, earlier)) {
-        return Ok(());
+    let waits = |earlier: &Recovery| earlier.primary == 0 && storages.is_empty();
+    if earlier.as_ref().is_some_and(|earlier| waits(earlier) || is_under_way(tx, earlier)) {
+        return Ok(false);
     }
     let cut_to = earlier.as_ref().and_then(|earlier| earlier.cut_to);
-    recover(tx, file_id, last, storages, earlier.map(|earlier| earlier.primary), cut_to)
+    recover(tx, file_id, last, storages, earlier.map(|earlier| earlier.primary), cut_to)?;
+    Ok(true)
 }
 
 /// Whether the primary of a recovery may still answer.
@@ -195,9 +200,16 @@ pub(super) fn recover(
     orders::give(tx, primary, CommandKind::Recover, block.id, &command)
 }
 
-/// Makes another the writer of an open file and renews its lease; `None` leaves it who it was.
-fn reassign(tx: &mut Tx<'_, '_>, node: &Node, holder: Option<&str>) -> Result<()> {
+/// Makes another the writer of an open file and renews its lease; `None` leaves it who it was. The namenode's own files,
+/// which expiry looks at again and again, are not written when none of their blocks was.
+fn reassign(tx: &mut Tx<'_, '_>, node: &Node, holder: Option<&str>, has_changed: bool) -> Result<()> {
     let Some(mut writer) = node.inode.open.clone() else { return Ok(()) };
+    if !has_changed
+        && writer.holder == INTERNAL_HOLDER
+        && holder.is_none_or(|holder| holder == INTERNAL_HOLDER)
+    {
+        return Ok(());
+    }
     if let Some(holder) = holder.filter(|holder| *holder != writer.holder) {
         writer.holder = holder.to_owned();
         let key = open_file(node.id());
@@ -215,6 +227,7 @@ fn reassign(tx: &mut Tx<'_, '_>, node: &Node, holder: Option<&str>) -> Result<()
 
 /// What a recovery came to. A repeat, and an answer for a file that was closed meanwhile, change nothing.
 pub fn commit_block_synchronization(tx: &mut Tx<'_, '_>, call: &CommitBlockSynchronization) -> Result<()> {
+    check_pipeline(call.storages.len())?;
     want_rows(tx, call);
     let Some((mut placed, walked)) = blocks::find_with_file(tx, call.block.id)? else {
         return match call.delete {

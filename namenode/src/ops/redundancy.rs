@@ -23,7 +23,7 @@ use trellis_metastore::schema::{
     Table, TableKey, attention, block, command, command_in, command_partition, id_in, parts_of_block,
     storage_partition,
 };
-use trellis_metastore::tx::{Record, Stop};
+use trellis_metastore::tx::{MaybeRow, Stop};
 
 use super::blocks::{self, FileBlock};
 use super::judged::{Judged, removable};
@@ -342,7 +342,8 @@ pub fn note_storage(
     if let Some(after) = after {
         scan = scan.after(&after.to_be_bytes());
     }
-    let rows = tx.scan_all::<StorageReplicas>(&[scan])?.pop().unwrap_or_default();
+    // Of one that does not decode the file is looked at all the same.
+    let rows = tx.scan_each::<StorageReplicas>(&[scan])?.pop().unwrap_or_default();
     let ids: Vec<u64> = rows.iter().filter_map(|(key, _)| id_in(key)).collect();
     ids.iter().for_each(|id| tx.want(&attention(parts_of_block(*id).0)));
     // Held: what another file takes over meanwhile is to be noted there.
@@ -361,12 +362,13 @@ pub fn note_storage(
 }
 
 /// Takes back the deletions that were ordered on a storage that is not there.
-fn keep_all(tx: &mut Tx<'_, '_>, storage: u32, rows: &[(Vec<u8>, Record<StorageReplicas>)]) -> Result<()> {
+fn keep_all(tx: &mut Tx<'_, '_>, storage: u32, rows: &[MaybeRow<StorageReplicas>]) -> Result<()> {
     let view = tx.ctx.datanodes.clone();
     if view.storage(storage).is_none_or(|storage| storage.is_alive()) {
         return Ok(());
     }
-    let leaving = rows.iter().filter(|(_, row)| row.value.ordered() == Ordered::Deletion);
+    let read = rows.iter().filter_map(|(key, row)| Some((key, row.as_ref().ok()?)));
+    let leaving = read.filter(|(_, row)| row.value.ordered() == Ordered::Deletion);
     let leaving =
         leaving.filter_map(|(key, row)| Some((id_in(key)?, Found { storage, replica: row.value.clone() })));
     orders::take_back(tx, &leaving.collect::<Vec<_>>())

@@ -379,26 +379,24 @@ pub struct Bad {
     pub block: u64,
     /// Its generation stamp, as far as it is known.
     pub stamp: u64,
-    /// Numbers of the storages.
-    pub storages: Vec<u32>,
+    /// The number of the storage.
+    pub storage: u32,
 }
 
 /// Notes replicas as corrupt; those of another generation, or of blocks that no file has, are left alone.
 pub fn condemn(tx: &mut Tx<'_, '_>, bad: &[Bad]) -> Result<Applied> {
-    let told = |bad: &Bad| bad.storages.iter().map(|s| (bad.block, *s, bad.stamp)).collect::<Vec<_>>();
-    let told: Vec<(u64, u32, u64)> = bad.iter().flat_map(told).collect();
-    told.iter().for_each(|(id, storage, _)| replicas::want_replica(tx, *id, *storage));
-    let ids: Vec<u64> = told.iter().map(|(id, ..)| *id).collect();
+    bad.iter().for_each(|bad| replicas::want_replica(tx, bad.block, bad.storage));
+    let ids: Vec<u64> = bad.iter().map(|bad| bad.block).collect();
     let blocks = blocks::find(tx, &ids, Hold::Loose, |_, _| {})?;
     let mut applied = Applied::default();
-    for ((id, storage, stamp), found) in told.into_iter().zip(blocks) {
-        let row = tx.get(&replica(id, storage), Hold::Loose)?;
+    for (bad, found) in bad.iter().zip(blocks) {
+        let row = tx.get(&replica(bad.block, bad.storage), Hold::Loose)?;
         let (Some((file_id, placed)), Some(row)) = (found, row) else { continue };
-        if row.value.stamp != stamp || row.value.corrupt || row.value.ordered() == Ordered::Copy {
+        if row.value.stamp != bad.stamp || row.value.corrupt || row.value.ordered() == Ordered::Copy {
             continue;
         }
         applied.condemned += 1;
-        replicas::put(tx, id, storage, &Replica { corrupt: true, ..row.value })?;
+        replicas::put(tx, bad.block, bad.storage, &Replica { corrupt: true, ..row.value })?;
         attend(tx, &block(file_id, placed.ordinal))?;
     }
     Ok(applied)

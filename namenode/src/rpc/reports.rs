@@ -1,5 +1,6 @@
 //! DatanodeProtocol: what datanodes report of their replicas; and what readers do.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -20,8 +21,8 @@ use crate::ops::report::{Applied, Bad, Reported, What, condemn};
 
 /// A report that came without a lease was begun at most so long ago.
 const UNLEASED_AGE_MS: i64 = 60_000;
-/// Blocks reported as bad that one transaction deals with; each may name several storages.
-const BAD_AT_ONCE: usize = 20;
+/// Replicas reported as bad that one transaction deals with.
+const BAD_AT_ONCE: usize = 100;
 
 /// The numbers of the storages in a report, in its order; those that are new get theirs now.
 async fn numbers(service: &Service, uuid: &str, storages: Vec<ToldStorage>) -> Answer<Vec<Option<u32>>> {
@@ -87,16 +88,19 @@ pub(super) async fn block_report(
         },
     };
     if row.owner != engine.member() {
-        // It sends this to its owner as well.
-        return Ok(wire::BlockReportResponseProto { cmd: None });
+        // It sends this to its owner as well; here it is to come again if this one owns it.
+        let why = format!("{uuid} has another owner");
+        return Err(RpcError::new(Kind::InvalidBlockReportLease, why));
     }
     let closed = |_| RpcError::new(Kind::Retriable, "this namenode ends");
     let _leave = engine.datanodes().full_reports().acquire().await.map_err(closed)?;
     let storages = request.reports.iter().map(|report| told(Some(&report.storage), "", false)).collect();
     let numbers = numbers(&service, uuid, storages).await?;
-    for (report, storage) in request.reports.iter().zip(numbers) {
+    for (report, storage) in request.reports.into_iter().zip(numbers) {
         let Some(storage) = storage else { continue };
-        let listed = block_list::replicas(report)?;
+        // Millions of blocks are sorted: no other connection waits for that.
+        let reading = tokio::task::spawn_blocking(move || block_list::replicas(&report));
+        let listed = reading.await.map_err(|_| RpcError::new(Kind::Retriable, "this namenode ends"))??;
         let compared = reports::full(engine, uuid, storage, &listed, granted_ms).await?;
         tracing::info!(
             uuid,
@@ -147,26 +151,27 @@ pub(super) async fn client_reports_bad_blocks(
 async fn note_bad(service: &Service, blocks: &[trellis_proto::hdfs::LocatedBlockProto]) -> Answer<()> {
     let engine = service.engine();
     let view = engine.datanodes().view();
-    let bad = |located: &trellis_proto::hdfs::LocatedBlockProto| Bad {
-        block: located.b.block_id,
-        stamp: located.b.generation_stamp,
-        storages: storages_named(&view, located),
-    };
-    for batch in blocks.chunks(BAD_AT_ONCE) {
-        let call: Vec<Bad> = batch.iter().map(bad).collect();
+    let mut bad = blocks.iter().flat_map(|located| {
+        let (block, stamp) = (located.b.block_id, located.b.generation_stamp);
+        storages_named(&view, located).into_iter().map(move |storage| Bad { block, stamp, storage })
+    });
+    loop {
+        let call: Vec<Bad> = bad.by_ref().take(BAD_AT_ONCE).collect();
+        if call.is_empty() {
+            return Ok(());
+        }
         let op: Op<Applied> = Box::new(move |tx| condemn(tx, &call));
         let done = engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
         engine.datanodes().counts().applied(&done);
         tracing::info!(done.condemned, "corrupt replicas were reported");
     }
-    Ok(())
 }
 
-/// The storages whose replicas are meant. Stock readers name the datanode alone: then it is whichever of its storages has
-/// one.
-fn storages_named(view: &View, located: &trellis_proto::hdfs::LocatedBlockProto) -> Vec<u32> {
+/// The storages whose replicas are meant, each once. Stock readers name the datanode alone: then it is whichever of its
+/// storages has one.
+fn storages_named(view: &View, located: &trellis_proto::hdfs::LocatedBlockProto) -> BTreeSet<u32> {
     let number = |uuid: &String| view.storage_by_uuid(uuid).map(|storage| storage.row().number);
-    let named: Vec<u32> = located.storage_i_ds.iter().filter_map(number).collect();
+    let named: BTreeSet<u32> = located.storage_i_ds.iter().filter_map(number).collect();
     if !named.is_empty() {
         return named;
     }

@@ -65,12 +65,12 @@ pub async fn expiry() {
     su.renew("lively").await.unwrap();
     pass_time(MOMENT);
     // The detached file is the reaper's; until it is gone its holder is needed.
-    assert_eq!(round(&nn.engine, None).await, Ok(Expired { files: 2, holders: 0 }));
+    assert_eq!(round(&nn.engine, None).await, Ok(Expired { files: 2, holders: 0, passed: 0 }));
     assert_eq!(su.must("/d/e/silent").await.inode.open, None);
     assert!(su.must("/d/e/lively").await.inode.open.is_some());
     let (_stop, stopped) = tokio::sync::watch::channel(false);
     while trellis_namenode::jobs::reaper::round(&nn.engine, &stopped).await.unwrap() > 0 {}
-    assert_eq!(round(&nn.engine, None).await, Ok(Expired { files: 0, holders: 1 }));
+    assert_eq!(round(&nn.engine, None).await, Ok(Expired { files: 0, holders: 1, passed: 0 }));
     assert_eq!(round(&nn.engine, None).await, Ok(Expired::default()));
     su.open("/d/again", "silent").await.unwrap();
     assert_sound(&nn).await;

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use trellis_metastore::key::Scan;
-use trellis_metastore::schema::{Inode, Kind, TableId, hidden_inode, hidden_partitions, retry_partitions};
+use trellis_metastore::change::{Change, Check, Effect, Hold, Row};
+use trellis_metastore::key::{Key, Scan};
+use trellis_metastore::schema::{
+    Inode, Kind, TableId, hidden_inode, hidden_partitions, open_file, retry_partitions,
+};
 use trellis_metastore::store::Scanned;
 use trellis_namenode::config::Config;
 use trellis_namenode::engine::tx::Tx;
@@ -29,6 +32,35 @@ pub async fn partitions(nn: &Namenode, table: TableId) -> Vec<u64> {
 pub async fn reap_all(nn: &Namenode) {
     let (_stop, stopped) = tokio::sync::watch::channel(false);
     while reaper::round(&nn.engine, &stopped).await.unwrap() > 0 {}
+}
+
+/// A row under a key, with a value that is none.
+pub async fn spoil(nn: &Namenode, key: &Key) {
+    let row = Row { version: 1 << 50, value: vec![0xff; 5].into(), ..Row::default() };
+    let change = Change { key: key.clone(), check: Check::Nothing, effect: Effect::Put(row) };
+    nn.engine.backend().store().commit(&[change]).await.unwrap();
+}
+
+/// One row that does not decode stops nobody.
+pub async fn what_does_not_decode_is_passed_by() {
+    let nn = Namenode::fresh().await;
+    let su = root(&nn);
+    for partition in hidden_partitions() {
+        spoil(&nn, &Key::new(partition, TableId::Inodes, &partition.to_be_bytes())).await;
+    }
+    su.mk("/d").await.unwrap();
+    let files = [su.open("/d/a", "c1").await.unwrap().id, su.open("/d/b", "c1").await.unwrap().id];
+    // One of a batch, whose companion does not decode.
+    spoil(&nn, &open_file(files[0]).key).await;
+    assert_eq!(su.rm("/d", true).await, Ok(true));
+    reap_all(&nn).await;
+    let passed = &nn.engine.datanodes().counts().passed;
+    assert!(passed.load(std::sync::atomic::Ordering::Relaxed) > 0);
+    let spoilt = hidden_partitions().end - hidden_partitions().start;
+    assert_eq!(rows(&nn, TableId::Inodes, hidden_partitions()).await, spoilt + 1);
+    let left = nn.read(SUPERUSER, move |tx| Ok(tx.get_all(&files.map(hidden_inode), Hold::Loose)?));
+    let left = left.await.unwrap();
+    assert!(left[0].is_some() && left[1].is_none(), "{left:?}");
 }
 
 pub async fn trees_are_freed() {

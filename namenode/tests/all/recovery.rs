@@ -132,6 +132,74 @@ pub async fn expiry_recovers_and_does_not_give_up() {
     assert_sound(&nn).await;
 }
 
+/// A file that cannot be closed yet is passed by: those of others are closed, and their holders forgotten.
+pub async fn expiry_passes_a_file_by_that_waits_for_a_replica() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    let id = su.begin("/committed", "c1").await;
+    let block = su.add_block("/committed", id, "c1", None).await.unwrap().block;
+    assert_eq!(su.close("/committed", id, "c1", Some(named(&block, 5))).await, Ok(false));
+    // In every bucket, so also in those behind it.
+    for i in 0..80 {
+        su.begin(&format!("/f{i}"), &format!("silent{i}")).await;
+    }
+    pass_time(Duration::from_secs(1200) + MOMENT);
+    assert_eq!(round(&nn.engine, None).await, Ok(Expired { files: 80, holders: 80, passed: 1 }));
+    assert_eq!(round(&nn.engine, None).await, Ok(Expired { files: 0, holders: 0, passed: 1 }));
+    su.report(&block, 5, ReplicaState::Finalized, &[0]).await;
+    assert_eq!(round(&nn.engine, None).await, Ok(Expired { files: 1, holders: 1, passed: 0 }));
+    assert_sound(&nn).await;
+}
+
+/// Each recovery has its own time: one file that cannot be recovered holds nobody up.
+pub async fn all_recoveries_of_expiry_are_begun_again() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    let mut files = Vec::new();
+    let stamps = async |files: &[u64]| {
+        let mut stamps = Vec::new();
+        for id in files {
+            stamps.push(su.blocks(*id).await.remove(0).last_stamp);
+        }
+        stamps
+    };
+    for i in 0..10 {
+        let (name, holder) = (format!("/f{i}"), format!("c{i}"));
+        let id = su.begin(&name, &holder).await;
+        su.add_block(&name, id, &holder, None).await.unwrap();
+        su.sync(&name, id, &holder, 10).await.unwrap();
+        files.push(id);
+    }
+    pass_time(Duration::from_secs(1200) + MOMENT);
+    for stamp in [1002, 1003, 1004] {
+        round(&nn.engine, None).await.unwrap();
+        assert_eq!(stamps(&files).await, vec![stamp; 10]);
+        round(&nn.engine, None).await.unwrap();
+        // The holders are forgotten by now; what is under way is looked at without a write.
+        let (_, spent) = nn.spent(round(&nn.engine, None)).await;
+        assert_eq!((stamps(&files).await, spent.rows_written), (vec![stamp; 10], 0));
+        pass_time(AGAIN);
+    }
+    // One file is asked about again and again: the others are not held up.
+    for _ in 0..3 {
+        pass_time(AGAIN);
+        assert_eq!(su.append("/f0", "c99", false).await.unwrap_err().kind, Kind::RecoveryInProgress);
+    }
+    round(&nn.engine, None).await.unwrap();
+    assert!(stamps(&files).await.iter().skip(1).all(|stamp| *stamp == 1005));
+    // Nobody to ask: nothing is written until there is.
+    show(&nn, &[Liveness::Dead; 3]);
+    round(&nn.engine, None).await.unwrap();
+    let before = stamps(&files).await;
+    pass_time(AGAIN);
+    let (_, spent) = nn.spent(round(&nn.engine, None)).await;
+    assert_eq!((stamps(&files).await, spent.rows_written), (before.clone(), 0));
+    show(&nn, &[Liveness::Live; 3]);
+    round(&nn.engine, None).await.unwrap();
+    assert!(stamps(&files).await.iter().zip(before).all(|(now, then)| *now > then));
+    assert_sound(&nn).await;
+}
+
 pub async fn files_of_which_nothing_is_left_are_closed() {
     let nn = cluster().await;
     let su = root(&nn);

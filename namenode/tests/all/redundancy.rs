@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use trellis_metastore::change::Hold;
-use trellis_metastore::key::Scan;
+use trellis_metastore::key::{Key, Scan};
 use trellis_metastore::schema::{
     Block, BlockState, Command, CommandKind, Commands, Concern, Inode, Ordered, Replica, ReplicaState,
-    Replicas, Table, attention, block, block_id, command_partition, replica, storage_replica,
+    Replicas, Table, TableId, attention, attention_partitions, block, block_id, command_partition, replica,
+    storage_replica,
 };
 use trellis_namenode::datanodes::View;
 use trellis_namenode::datanodes::reports::{Listed, full};
@@ -28,7 +29,7 @@ use trellis_proto::exception::RpcError;
 use crate::actor::Actor;
 use crate::calls::{assert_sound, root};
 use crate::files::named;
-use crate::reap::reap_all;
+use crate::reap::{reap_all, spoil};
 use crate::reports::{self, apply, own};
 use crate::support::{Answer, Namenode, SUPERUSER, pass_time};
 
@@ -378,7 +379,7 @@ pub async fn a_replica_moves_on_its_datanode() {
         (vec![0, 1], 0)
     );
     // What is known of it goes with it.
-    let bad = vec![Bad { block: id, stamp: 1001, storages: vec![other] }];
+    let bad = vec![Bad { block: id, stamp: 1001, storage: other }];
     let op: Op<Applied> = Box::new(move |tx| condemn(tx, &bad));
     assert_eq!(own(&world.nn, op).await.unwrap().condemned, 1);
     world.holders(1, &[0]).await;
@@ -650,6 +651,34 @@ pub async fn a_datanode_dies_and_returns() {
 }
 
 /// A large file is judged in batches, and so are the replicas of a storage.
+/// Rows that do not decode stop nobody: of files noted, of a file's blocks, of replicas on a storage that failed.
+pub async fn what_does_not_decode_is_passed_by() {
+    let mut world = World::new(3, 2, 1).await;
+    world.holders(1, &[0, 1]).await;
+    for partition in attention_partitions() {
+        spoil(&world.nn, &Key::new(partition, TableId::Attention, &1u64.to_be_bytes())).await;
+    }
+    for i in 0..40 {
+        let (su, name) = (Actor::superuser(&world.nn), format!("/g{i}"));
+        su.file(&name).await;
+        let id = su.status(&name).await.unwrap().unwrap().inode.id;
+        spoil(&world.nn, &block(id, 0).key).await;
+        let op: Op<Answer> = Box::new(move |tx| {
+            note_attention(tx, id)?;
+            Ok(Answer { yes: true })
+        });
+        own(&world.nn, op).await.unwrap();
+    }
+    spoil(&world.nn, &storage_replica(world.nodes[1].1, 7).key).await;
+    assert_eq!(world.round().await.copies, 0);
+    assert_eq!(world.concern().await, None);
+    let passed = &world.nn.engine.datanodes().counts().passed;
+    assert!(passed.load(std::sync::atomic::Ordering::Relaxed) >= 40);
+    world.show(&[Liveness::Live, Liveness::Dead, Liveness::Live]);
+    world.round().await;
+    assert_eq!(world.round().await.copies + world.commands(CommandKind::Transfer).await.len() as u64, 2);
+}
+
 pub async fn many_blocks() {
     let mut world = World::new(2, 1, 250).await;
     let told: Vec<Reported> = (0..250).map(|ordinal| world.told(ordinal, 0, What::Received(None))).collect();

@@ -3,11 +3,12 @@
 use trellis_metastore::schema::{Block, BlockState, CommandKind, ReplicaState, TableId};
 use trellis_namenode::config::Config;
 use trellis_namenode::datanodes::view::Liveness;
+use trellis_namenode::ops::add_block::{GetAdditionalDatanode, get_additional_datanode};
 use trellis_namenode::ops::write::BlockName;
 use trellis_proto::exception::Kind;
 
-use crate::calls::{As, assert_sound, new_file, refusal, root};
-use crate::files::{BLOCK, cluster, give_datanodes, named, places, show};
+use crate::calls::{As, assert_sound, new_file, refusal, root, written};
+use crate::files::{BLOCK, cluster, give_datanodes, named, places, show, uuid};
 use crate::reap::{partitions, reap_all};
 use crate::support::Namenode;
 
@@ -55,6 +56,28 @@ pub async fn a_file_is_written_block_by_block() {
     );
     assert_eq!(su.close("/d/f", id, "c1", None).await.unwrap_err().kind, Kind::LeaseExpired);
     assert_sound(&nn).await;
+}
+
+/// Numbers and lists from the wire cost no more than they are long.
+pub async fn a_request_for_very_many_datanodes() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    let id = su.begin("/f", "c1").await;
+    let block = su.add_block("/f", id, "c1", None).await.unwrap().block;
+    let ask = async |existing: Vec<String>, excluded: Vec<String>| {
+        let (file, block) = (written("/f", id, "c1"), named(&block, 0));
+        let count = u32::MAX as usize;
+        let call = GetAdditionalDatanode { file, block, existing, excluded, count };
+        nn.read(su.user, move |tx| get_additional_datanode(tx, &call)).await
+    };
+    assert_eq!(places(&ask(vec![uuid(0)], Vec::new()).await.unwrap()), [0, 1, 2]);
+    let nobody: Vec<String> = (0..100_000).map(|i| format!("DN-x{i}")).chain(["DN-1".into()]).collect();
+    assert_eq!(places(&ask(vec![uuid(0)], nobody).await.unwrap()), [0, 2]);
+    assert_eq!(ask(vec![uuid(0); 513], Vec::new()).await.unwrap_err().kind, Kind::Io);
+    let said = su.recovered(named(&block, 0), 1002, 1, false, &[0; 513]).await.unwrap_err();
+    assert!(said.message.contains("513 storages"), "{said}");
+    let again = BlockName { stamp: 1002, ..named(&block, 0) };
+    assert_eq!(su.new_pipeline(named(&block, 0), again, "c1", &[0; 513]).await.unwrap_err().kind, Kind::Io);
 }
 
 pub async fn refusals_of_the_next_block() {

@@ -29,6 +29,9 @@ impl Registry {
             None => now,
         };
         let waited = now.saturating_duration_since(free_since) >= CLAIM_PATIENCE;
+        if waited && let Some(known) = self.nodes.get_mut(uuid) {
+            known.is_left_over = true;
+        }
         (owned < share || waited).then_some(Claim { member, from: owner })
     }
 
@@ -42,7 +45,7 @@ impl Registry {
     }
 
     /// Datanodes that this namenode should leave to others: those it has not heard for a while, and those that are
-    /// more than its share.
+    /// more than its share, but for those that nobody else took.
     pub fn to_release(&self, now: Instant) -> Vec<String> {
         let owned = |known: &&Known| known.row.owner == self.member;
         let (live, silent): (Vec<&Known>, Vec<&Known>) = self
@@ -51,7 +54,7 @@ impl Registry {
             .filter(owned)
             .partition(|known| known.liveness(&self.timing, now) == Liveness::Live);
         let (_, share) = self.share(now);
-        let mut live: Vec<&Known> = live;
+        let mut live: Vec<&Known> = live.into_iter().filter(|known| !known.is_left_over).collect();
         live.sort_by_key(|known| known.row.number);
         let beyond = live.into_iter().skip(share);
         silent.into_iter().chain(beyond).map(|known| known.row.uuid.clone()).collect()
@@ -65,31 +68,37 @@ impl Registry {
 
     /// Keeps a report that another namenode is to apply.
     pub fn keep(&mut self, uuid: &str, report: Vec<Reported>, now: Instant) {
-        let kept = self.timing.kept;
+        let timing = self.timing;
         if let Some(known) = self.nodes.get_mut(uuid) {
-            known.kept.put(report, now, kept);
+            let age = known.kept_for(&timing);
+            known.kept.put(report, now, age);
         }
     }
 
     /// What is to be made up for by this namenode, if it owns the datanode since lately; given once for each epoch.
     pub fn inherit(&mut self, uuid: &str, now: Instant) -> Option<Inherited> {
-        let (member, kept) = (self.member, self.timing.kept);
+        let (member, timing) = (self.member, self.timing);
         let known = self.nodes.get_mut(uuid)?;
         if known.row.owner != member || known.applied_epoch == known.row.epoch {
             return None;
         }
         known.applied_epoch = known.row.epoch;
-        let (reports, lost) = known.kept.take(now, kept);
+        let age = known.kept_for(&timing);
+        let (reports, lost) = known.kept.take(now, age);
         // One that has not reported in full since it registered here will do so by itself.
         Some(Inherited { row: known.row.clone(), reports, has_gap: lost && known.reported_ms != 0 })
     }
 
     /// What was inherited could not be applied: it will be given again.
-    pub fn give_back(&mut self, uuid: &str, reports: Vec<Vec<Reported>>, now: Instant) {
-        let kept = self.timing.kept;
+    pub fn give_back(&mut self, uuid: &str, inherited: Inherited, now: Instant) {
+        let timing = self.timing;
         if let Some(known) = self.nodes.get_mut(uuid) {
             known.applied_epoch = 0;
-            reports.into_iter().for_each(|report| known.kept.put(report, now, kept));
+            let age = known.kept_for(&timing);
+            inherited.reports.into_iter().for_each(|report| known.kept.put(report, now, age));
+            if inherited.has_gap {
+                known.kept.note_gap(now);
+            }
         }
     }
 
@@ -159,4 +168,81 @@ impl Registry {
 
 fn is_same_row(a: &GivenCommand, b: &GivenCommand) -> bool {
     (a.kind, a.block, a.version) == (b.kind, b.block, b.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::datanodes::registry::{Beat, Timing};
+    use trellis_metastore::schema::Datanode;
+
+    const ME: u64 = 1;
+    const OTHER: u64 = 2;
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn row(number: u32, owner: u64, epoch: u64) -> Datanode {
+        Datanode { uuid: format!("u{number}"), number, owner, epoch, ..Datanode::default() }
+    }
+
+    /// A namenode that hears four datanodes which nobody owns, beside another that does not.
+    fn four(now: Instant) -> Registry {
+        let mut registry = Registry::new(ME, Timing::of(&Config::default()));
+        (1..=4).for_each(|number| drop(registry.registered(row(number, 0, 1), now, 1)));
+        registry.looked(vec![ME, OTHER], now);
+        registry
+    }
+
+    /// Every datanode beats; those that are wanted become this one's.
+    fn beat(registry: &mut Registry, now: Instant) {
+        for number in 1..=4 {
+            let known = registry.row(&format!("u{number}")).unwrap();
+            registry.hear(&known, &Beat::default(), now, 1).unwrap();
+            if registry.wants(&known.uuid, now).is_some() {
+                registry.adopt(row(number, ME, known.epoch + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn what_nobody_else_takes_stays() {
+        let start = Instant::now();
+        let mut registry = four(start);
+        beat(&mut registry, start);
+        assert_eq!(registry.owned().len(), 2, "its share");
+        let mut now = start;
+        for _ in 0..30 {
+            now += SECOND;
+            beat(&mut registry, now);
+            registry.looked(vec![ME, OTHER], now);
+            assert_eq!(registry.to_release(now), Vec::<String>::new());
+        }
+        assert_eq!(registry.owned().len(), 4, "and what the other did not take");
+        // The namenodes are others: they may hear it.
+        registry.looked(vec![ME, OTHER + 1], now);
+        assert_eq!(registry.to_release(now), ["u3", "u4"]);
+    }
+
+    #[test]
+    fn what_was_told_while_nobody_owned_is_not_lost() {
+        let start = Instant::now();
+        let mut registry = four(start);
+        let outage = 300 * SECOND;
+        registry.adopt(row(1, OTHER, 2));
+        registry.looked(vec![ME, OTHER], start);
+        registry.keep("u1", vec![], start + SECOND);
+        // The store was away: when it is back the owner is gone.
+        registry.looked(vec![ME], start + outage);
+        registry.adopt(row(1, ME, 3));
+        registry.looked(vec![ME], start + outage);
+        let mut inherited = registry.inherit("u1", start + outage).unwrap();
+        assert_eq!((inherited.reports.len(), inherited.row.epoch), (1, 3));
+        assert!(registry.inherit("u1", start + outage).is_none(), "once");
+        // What came of it is given again if it could not be applied.
+        inherited.has_gap = true;
+        registry.give_back("u1", inherited, start + outage);
+        registry.reported("u1", 1);
+        let again = registry.inherit("u1", start + outage).unwrap();
+        assert_eq!((again.reports.len(), again.has_gap), (1, true));
+    }
 }

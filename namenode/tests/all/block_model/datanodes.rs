@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Command, CommandKind, Commands, Ordered, Replica, Setting, StorageReplicas, Table, command_partition,
+    Command, CommandKind, Commands, Ordered, Replica, StorageReplicas, Table, command_partition,
     storage_partition,
 };
 use trellis_namenode::datanodes::reports::{Listed, full};
@@ -146,8 +146,8 @@ impl Pair {
         let places = of_mask(on).filter(is_known).map(|on| (on, part.id));
         let is_there = |place: &Place| self.model.ordered.get(place) != Some(&Ordered::Copy);
         let places: Vec<Place> = places.filter(is_there).collect();
-        let storages = of_mask(on).map(storage).collect();
-        let bad = vec![Bad { block: part.id, stamp: part.stamp, storages }];
+        let bad = |on| Bad { block: part.id, stamp: part.stamp, storage: storage(on) };
+        let bad: Vec<Bad> = of_mask(on).map(bad).collect();
         own(&self.nn, Box::new(move |tx| report::condemn(tx, &bad))).await.unwrap();
         self.model.bad.extend(places);
     }
@@ -276,7 +276,7 @@ impl Pair {
             .iter()
             .map(|given| (row(given.on).number, given.kind, given.block, given.version))
             .collect();
-        own::<Setting>(&self.nn, Box::new(move |tx| forget_commands(tx, &rows))).await.unwrap();
+        own(&self.nn, Box::new(move |tx| forget_commands(tx, &rows))).await.unwrap();
         for Given { on, kind, block, command, .. } in given.iter().filter(|_| !forget) {
             let had = self.model.disks.get(&(*on, *block)).copied();
             // A datanode knows a replica by its exact stamp.
