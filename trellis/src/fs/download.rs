@@ -10,10 +10,7 @@ use trellis_client::types::FileStatus;
 use super::local::{self, Writer};
 use super::shell::{Found, Shell, told};
 use super::transfer::{How, Meter, fetch, open};
-use super::walk::{child, name};
-
-/// Deeper trees are refused, as stock refuses to make them.
-const MAX_DEPTH: usize = 1000;
+use super::walk::{Entries, Visit, child, name, visit};
 
 /// Copies files and directories to this machine.
 #[derive(clap::Args)]
@@ -75,65 +72,54 @@ impl Get {
         if let Err(error) = destination(&target, sources, self.overwrite) {
             return shell.fail(verb, format_args!("{error:#}"));
         }
-        let into = target.is_dir();
+        let (into, job) = (target.is_dir(), Job { how, preserve: self.preserve });
         for Found { place, status } in found {
             let to = match (into, name(&place.path)) {
                 (false, _) | (_, "") => target.clone(),
                 (true, name) => target.join(name),
             };
-            self.copy(shell, verb, &place.path, status, &to, how).await;
+            visit(&job, shell, verb, (place.path, status, to)).await;
         }
     }
+}
 
-    /// Copies a file, or a directory with all that is below. Failures are told, and the rest goes on.
-    async fn copy(&self, shell: &mut Shell, verb: &str, from: &str, status: FileStatus, to: &Path, how: How) {
-        let mut levels = Vec::new();
-        let mut next = Some((from.to_owned(), status, to.to_owned()));
-        loop {
-            if let Some((from, status, to)) = next.take() {
-                match self.enter(shell, &from, &status, &to, how).await {
-                    Ok(()) if !status.is_dir() => {}
-                    Ok(()) if levels.len() < MAX_DEPTH => {
-                        levels.push((shell.client.get_listing(&from), from, status, to));
-                    }
-                    Ok(()) => shell.fail(verb, format_args!("`{from}': too deep")),
-                    Err(error) => shell.fail(verb, format_args!("{error:#}")),
-                }
-            }
-            let Some((listing, from, status, to)) = levels.last_mut() else { return };
-            match listing.next().await {
-                Ok(Some(entry)) => {
-                    let (path, to) = (child(from, &entry.name), to.join(&entry.name));
-                    next = Some((path, entry, to));
-                }
-                end => {
-                    shell.check(verb, end);
-                    let done = if self.preserve { local::preserve(to, status) } else { Ok(()) };
-                    shell.note(verb, done);
-                    levels.pop();
-                }
-            }
-        }
-    }
+/// How things are copied.
+struct Job {
+    how: How,
+    preserve: bool,
+}
+
+impl Visit for Job {
+    type Entry = (String, FileStatus, PathBuf);
+    type Entries = Entries;
 
     /// Copies a file, or makes a folder for a directory.
-    async fn enter(
-        &self,
-        shell: &mut Shell,
-        from: &str,
-        status: &FileStatus,
-        to: &Path,
-        how: How,
-    ) -> Result<()> {
+    async fn enter(&self, shell: &mut Shell, entry: &Self::Entry) -> Result<Option<Entries>> {
+        let (from, status, to) = entry;
         if !status.is_dir() {
-            fetch(shell, from, status, to, how).await?;
-            return if self.preserve { local::preserve(to, status) } else { Ok(()) };
+            fetch(shell, from, status, to, self.how).await?;
+            self.leave(shell, entry).await?;
+            return Ok(None);
         }
         match fs::metadata(to) {
-            Ok(there) if there.is_dir() => Ok(()),
+            Ok(there) if there.is_dir() => {}
             Ok(_) => bail!("`{}': Is not a directory", to.display()),
-            Err(_) => fs::create_dir(to).map_err(|error| local::failed(to, &error)),
+            Err(_) => fs::create_dir(to).map_err(|error| local::failed(to, &error))?,
         }
+        Ok(Some(Entries::of(&shell.client, from)))
+    }
+
+    async fn next(&self, (from, _, to): &Self::Entry, entries: &mut Entries) -> Option<Result<Self::Entry>> {
+        let entry = entries.next().await?;
+        Some(entry.map(|entry| (child(from, &entry.name), entry.clone(), to.join(&entry.name))))
+    }
+
+    async fn leave(&self, _: &Shell, (_, status, to): &Self::Entry) -> Result<()> {
+        if self.preserve { local::preserve(to, status) } else { Ok(()) }
+    }
+
+    fn shown(&self, (from, ..): &Self::Entry) -> String {
+        from.clone()
     }
 }
 

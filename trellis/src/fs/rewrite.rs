@@ -10,12 +10,10 @@ use super::place::Place;
 use super::shell::{Found, Shell, told};
 use super::transfer::{How, Source, open, store};
 use super::upload::{destination, make_directory};
-use super::walk::{child, name};
+use super::walk::{Entries, Visit, child, name, visit};
 
 /// How often a file that is being cut is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// Deeper trees are refused, as stock refuses to make them.
-const MAX_DEPTH: usize = 1000;
 /// What -p preserves without saying what.
 const PRESERVED: &str = "top";
 
@@ -81,51 +79,9 @@ impl Cp {
                     let (from, to) = (place.shown(), to.shown());
                     shell.fail("cp", format_args!("`{from}' to `{to}': is a subdirectory of itself"));
                 }
-                _ => self.copy(shell, place, status, to).await,
+                _ => visit(&self, shell, "cp", (place, status, to)).await,
             }
         }
-    }
-
-    /// Copies a file, or a directory with all that is below. Failures are told, and the rest goes on.
-    async fn copy(&self, shell: &mut Shell, from: Place, status: FileStatus, to: Place) {
-        let mut levels = Vec::new();
-        let mut next = Some((from, status, to));
-        loop {
-            if let Some((from, status, to)) = next.take() {
-                match self.enter(shell, &from, &status, &to).await {
-                    Ok(()) if !status.is_dir() => {}
-                    Ok(()) if levels.len() < MAX_DEPTH => {
-                        levels.push((shell.client.get_listing(&from.path), from, status, to));
-                    }
-                    Ok(()) => shell.fail("cp", format_args!("`{}': too deep", from.shown())),
-                    Err(error) => shell.fail("cp", format_args!("{error:#}")),
-                }
-            }
-            let Some((listing, from, status, to)) = levels.last_mut() else { return };
-            match listing.next().await {
-                Ok(Some(entry)) => {
-                    let path = |place: &Place| place.at(child(&place.path, &entry.name));
-                    next = Some((path(from), entry.clone(), path(to)));
-                }
-                end => {
-                    shell.check("cp", end);
-                    let done = self.preserve(shell, status, to).await;
-                    shell.note("cp", done);
-                    levels.pop();
-                }
-            }
-        }
-    }
-
-    /// Copies a file, or makes a directory.
-    async fn enter(&self, shell: &mut Shell, from: &Place, status: &FileStatus, to: &Place) -> Result<()> {
-        if status.is_dir() {
-            return make_directory(shell, to).await;
-        }
-        let how = How { overwrite: self.overwrite, direct: self.direct, ..How::default() };
-        let stream = open(shell, &from.path, how).await?.stream_all();
-        store(shell, Source::Remote(Box::new(stream)), Some(status.length), to, how).await?;
-        self.preserve(shell, status, to).await
     }
 
     async fn preserve(&self, shell: &Shell, from: &FileStatus, to: &Place) -> Result<()> {
@@ -142,6 +98,39 @@ impl Cp {
             client.set_permission(path, from.permission).await.map_err(told)?;
         }
         Ok(())
+    }
+}
+
+impl Visit for Cp {
+    type Entry = (Place, FileStatus, Place);
+    type Entries = Entries;
+
+    /// Copies a file, or makes a directory.
+    async fn enter(&self, shell: &mut Shell, entry: &Self::Entry) -> Result<Option<Entries>> {
+        let (from, status, to) = entry;
+        if status.is_dir() {
+            make_directory(shell, to).await?;
+            return Ok(Some(Entries::of(&shell.client, &from.path)));
+        }
+        let how = How { overwrite: self.overwrite, direct: self.direct, ..How::default() };
+        let stream = open(shell, &from.path, how).await?.stream_all();
+        store(shell, Source::Remote(Box::new(stream)), Some(status.length), to, how).await?;
+        self.leave(shell, entry).await?;
+        Ok(None)
+    }
+
+    async fn next(&self, (from, _, to): &Self::Entry, entries: &mut Entries) -> Option<Result<Self::Entry>> {
+        let entry = entries.next().await?;
+        let path = |place: &Place, name: &str| place.at(child(&place.path, name));
+        Some(entry.map(|entry| (path(from, &entry.name), entry.clone(), path(to, &entry.name))))
+    }
+
+    async fn leave(&self, shell: &Shell, (_, status, to): &Self::Entry) -> Result<()> {
+        self.preserve(shell, status, to).await
+    }
+
+    fn shown(&self, (from, ..): &Self::Entry) -> String {
+        from.shown()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use trellis_client::types::FileStatus;
@@ -12,12 +12,10 @@ use super::make::has_parent;
 use super::place::Place;
 use super::shell::{Shell, told};
 use super::transfer::{How, Meter, Source, pour, store};
-use super::walk::child;
+use super::walk::{Visit, child, visit};
 
 /// What a source named like this means.
 const STDIN: &str = "-";
-/// Deeper folders are refused: most likely a link leads back up.
-const MAX_DEPTH: usize = 1000;
 
 /// Copies files and folders of this machine.
 #[derive(clap::Args)]
@@ -78,7 +76,7 @@ impl Put {
                 _ => Ok(target.clone()),
             };
             match to {
-                Ok(to) => job.copy(shell, verb, &from, &to).await,
+                Ok(to) => visit(&job, shell, verb, (from, to)).await,
                 Err(error) => shell.fail(verb, error),
             }
         }
@@ -126,43 +124,18 @@ struct Job {
     remove: bool,
 }
 
-impl Job {
-    /// Copies a file, or a folder with all that is below. Failures are told, and the rest goes on.
-    async fn copy(&self, shell: &mut Shell, verb: &str, from: &Path, to: &Place) {
-        let mut folders: Vec<(fs::ReadDir, PathBuf, Place)> = Vec::new();
-        let mut next = Some((from.to_owned(), to.clone()));
-        loop {
-            if let Some((from, to)) = next.take() {
-                match self.enter(shell, &from, &to).await {
-                    Ok(Some(entries)) if folders.len() < MAX_DEPTH => folders.push((entries, from, to)),
-                    Ok(Some(_)) => shell.fail(verb, format_args!("`{}': too deep", from.display())),
-                    Ok(None) => {}
-                    Err(error) => shell.fail(verb, format_args!("{error:#}")),
-                }
-            }
-            let Some((entries, from, to)) = folders.last_mut() else { return };
-            match entries.next() {
-                Some(Ok(entry)) => match below(to, &entry.file_name()) {
-                    Ok(to) => next = Some((entry.path(), to)),
-                    Err(error) => shell.fail(verb, error),
-                },
-                Some(Err(error)) => shell.fail(verb, format_args!("{:#}", local::failed(from, &error))),
-                None => {
-                    let done = self.leave(shell, from, to).await;
-                    shell.note(verb, done);
-                    folders.pop();
-                }
-            }
-        }
-    }
+impl Visit for Job {
+    type Entry = (PathBuf, Place);
+    type Entries = fs::ReadDir;
 
     /// Copies a file; makes a directory for a folder, and gives its entries.
-    async fn enter(&self, shell: &mut Shell, from: &Path, to: &Place) -> Result<Option<fs::ReadDir>> {
+    async fn enter(&self, shell: &mut Shell, entry: &Self::Entry) -> Result<Option<fs::ReadDir>> {
+        let (from, to) = entry;
         let metadata = fs::metadata(from).map_err(|error| local::failed(from, &error))?;
         if !metadata.is_dir() {
             let reader = Source::Local(Reader::open(Some(from))?);
             store(shell, reader, Some(metadata.len()), to, self.how).await?;
-            self.leave(shell, from, to).await?;
+            self.leave(shell, entry).await?;
             return Ok(None);
         }
         let entries = fs::read_dir(from).map_err(|error| local::failed(from, &error))?;
@@ -170,8 +143,13 @@ impl Job {
         Ok(Some(entries))
     }
 
+    async fn next(&self, (from, to): &Self::Entry, entries: &mut fs::ReadDir) -> Option<Result<Self::Entry>> {
+        let entry = entries.next()?.map_err(|error| local::failed(from, &error));
+        Some(entry.and_then(|entry| Ok((entry.path(), below(to, &entry.file_name())?))))
+    }
+
     /// What is left to do when something was copied.
-    async fn leave(&self, shell: &Shell, from: &Path, to: &Place) -> Result<()> {
+    async fn leave(&self, shell: &Shell, (from, to): &Self::Entry) -> Result<()> {
         if self.preserve {
             let attributes = Attributes::of(from)?;
             let (client, path) = (&shell.client, to.path.as_str());
@@ -188,6 +166,10 @@ impl Job {
             removed.map_err(|error| local::failed(from, &error))?;
         }
         Ok(())
+    }
+
+    fn shown(&self, (from, _): &Self::Entry) -> String {
+        from.display().to_string()
     }
 }
 
