@@ -14,7 +14,7 @@ use super::mirror::{Mirror, passed_on};
 use super::peer::Peer;
 use super::pipeline::Pipeline;
 use crate::shared::Shared;
-use crate::store::{Block, Replica, ReplicaWriter, Target};
+use crate::store::{Block, BlockStore, Replica, ReplicaState, ReplicaWriter, Target};
 
 /// What a WRITE_BLOCK asks for.
 struct Request<'a> {
@@ -106,7 +106,9 @@ impl<'a> Request<'a> {
         let (stamp, min, max) = (op.latest_generation_stamp, op.min_bytes_rcvd, op.max_bytes_rcvd);
         let target = self.target(shared);
         let mut writer = match (sender, self.stage) {
-            (Sender::Datanode | Sender::Transfer, _) => {
+            (Sender::Datanode, _) => store.create_temporary(self.block, &target, self.checksum)?,
+            (Sender::Transfer, _) => {
+                self.remove_older(&**store)?;
                 store.create_temporary(self.block, &target, self.checksum)?
             }
             (Sender::Client, Stage::PipelineSetupCreate) => {
@@ -137,6 +139,21 @@ impl<'a> Request<'a> {
             }
         }));
         Ok(Place::Writer(writer))
+    }
+
+    /// As in stock, what the pipeline left behind here, e.g. when this datanode restarted, is no reason to refuse a copy of
+    /// what it has now. One that is still being written the store replaces by itself.
+    fn remove_older(&self, store: &dyn BlockStore) -> Result<(), Fault> {
+        let rests = |old: &Replica| matches!(old.state, ReplicaState::Finalized | ReplicaState::Rwr);
+        let here = store.replica(self.block.id);
+        let Some(old) = here.filter(|old| rests(old) && old.block.stamp < self.block.stamp) else {
+            return Ok(());
+        };
+        tracing::info!(old = %old.block, new = %self.block, "a copy of a newer stamp replaces a replica");
+        match store.delete(&[old.block]).pop() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(()),
+        }
     }
 
     fn target(&self, shared: &Shared) -> Target {

@@ -143,6 +143,8 @@ async fn for_a_client_that_mends_its_pipeline() {
         writer.packet(0, 0, &data[..1000], false);
         writer.ack();
         Peer::write_block(from, &write_op(2, 7, &[]), &data);
+        // What an older pipeline left on the target is replaced.
+        Peer::write_block(to, &write_op(2, 6, &[]), &data[..100]);
         for (id, len) in [(1, 1000), (2, 3000)] {
             let op = OpTransferBlockProto {
                 header: header(block(id, 7, 0), "test"),
