@@ -1,8 +1,12 @@
 //! `trellis up`.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -84,6 +88,42 @@ fn datanodes_are_children_too_and_keep_the_data() {
     let again = Up::start(&data, &args);
     let got = again.fs(&["cat", "/file"]);
     assert!(got.stdout == bytes, "{}", complaint(&got));
+}
+
+/// What is below a folder: the contents of files, None for folders.
+fn below(dir: &Path, into: &mut BTreeMap<PathBuf, Option<Vec<u8>>>, root: &Path) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        into.insert(path.strip_prefix(root).unwrap().to_owned(), fs::read(&path).ok());
+        if path.is_dir() {
+            below(&path, into, root);
+        }
+    }
+}
+
+#[test]
+fn a_tree_goes_up_and_over_and_down_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, back) = (dir.path().join("tree"), dir.path().join("back"));
+    fs::create_dir_all(tree.join("a/b/c")).unwrap();
+    fs::create_dir(tree.join("empty")).unwrap();
+    let nameless = tree.join("a").join(OsStr::from_bytes(b"\xff"));
+    for (path, text) in [(&tree.join("a/one"), "1"), (&tree.join("a/b/two"), "22"), (&nameless, "no name")] {
+        fs::write(path, text).unwrap();
+    }
+    let up = Up::start(&dir.path().join("data"), &["--datanodes", "1"]);
+    let put = up.fs(&["put", tree.to_str().unwrap(), "/tree"]);
+    // What cannot be copied is told, and the rest goes on.
+    assert!(put.status.code() == Some(1) && complaint(&put).contains("not UTF-8"), "{}", complaint(&put));
+    fs::remove_file(nameless).unwrap();
+    for command in [["cp", "/tree", "/copy"], ["get", "/copy", back.to_str().unwrap()]] {
+        let done = up.fs(&command);
+        assert!(done.status.success(), "{command:?}: {}", complaint(&done));
+    }
+    let (mut sent, mut got) = (BTreeMap::new(), BTreeMap::new());
+    below(&tree, &mut sent, &tree);
+    below(&back, &mut got, &back);
+    assert_eq!((sent.len(), sent), (6, got));
 }
 
 #[test]
