@@ -110,8 +110,7 @@ impl<'a, 'v> Tx<'a, 'v> {
         self.rows.put_counted(key, value, max, add)
     }
 
-    /// Deletes a row read before. Rows of inodes, blocks and xattrs are never deleted like this but by
-    /// [`crate::ops::retire`].
+    /// Deletes a row read before. What still stands in the name space goes by [`crate::ops::retire`] alone.
     pub fn delete<T: Table>(&mut self, key: &TableKey<T>) -> Result<(), Stop> {
         self.rows.delete(key)
     }

@@ -179,11 +179,6 @@ impl Walked {
     pub fn path_of(&self, i: usize) -> String {
         self.path.prefix(i)
     }
-
-    /// Whether `ancestor` is on the path (the last component included).
-    pub fn passes(&self, ancestor: u64) -> bool {
-        self.nodes.iter().any(|node| node.id() == ancestor)
-    }
 }
 
 /// What [`Tx::pass`] found.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use trellis_metastore::schema::{Attention, Concern, attention_partitions, id_in};
 
-use super::{Lead, Passed, buckets, pause};
+use super::{Bucket, Lead, Passed, buckets, pause};
 use crate::datanodes::View;
 use crate::datanodes::counts::add;
 use crate::datanodes::view::Liveness;
@@ -21,7 +21,7 @@ use crate::refusal::RpcError;
 
 /// Batches of replicas on storages that failed or came back which are noted in one round.
 const SCANS: usize = 50;
-/// Files looked at in one round, or a bucket more.
+/// Files looked at in one round, or a page more.
 const FILES: usize = 2000;
 
 /// Files looked at together: they share the store's round trips.
@@ -61,8 +61,8 @@ pub struct Replication {
     dead: BTreeSet<u32>,
     /// Those of them that may still have commands.
     silent: VecDeque<u32>,
-    /// The bucket to begin with.
-    bucket: usize,
+    /// Where to go on: a bucket's partition, and the key past which.
+    at: Option<(u64, Vec<u8>)>,
 }
 
 /// Rounds every `replication_check` while this namenode leads; until `stop`.
@@ -168,7 +168,8 @@ impl Replication {
         Ok(())
     }
 
-    /// Looks at files that were noted before the last look: reports of a file just closed may still be on their way.
+    /// Looks at files that were noted before the last look: reports of a file just closed may still be on their way. Of
+    /// those that need copies the ones with the fewest replicas come first.
     async fn look(
         &mut self,
         engine: &Arc<Engine>,
@@ -182,29 +183,44 @@ impl Replication {
         let grace = i64::try_from(engine.config().replication_check.as_millis()).unwrap_or(i64::MAX);
         let newest = engine.now_ms().saturating_sub(grace);
         let mut done = Done::default();
-        let mut all = buckets::<Attention>(engine, attention_partitions()).await?;
-        let count = all.len().max(1);
-        all.rotate_left(self.bucket % count);
-        for mut bucket in all {
-            if done.files >= FILES {
-                break;
-            }
-            self.bucket += 1;
+        let mut short = Vec::new();
+        let all = buckets::<Attention>(engine, attention_partitions()).await?;
+        'all: for mut bucket in going_on(all, self.at.take()) {
             while let Some(rows) = bucket.next(engine).await? {
+                let last = rows.last().map(|(key, _)| key.clone());
                 let old = rows.into_iter().filter(|(_, row)| row.value.since_ms <= newest);
                 let files: Vec<u64> = old.filter_map(|(key, _)| id_in(&key)).collect();
-                self.page(engine, files, (&numbers, &mut budget), term, (&mut done, passed)).await?;
+                self.page(engine, files, &mut short, term, (&mut done, passed)).await?;
+                if done.files >= FILES {
+                    self.at = last.map(|key| (bucket.partition, key));
+                    break 'all;
+                }
+            }
+        }
+        short.sort_unstable();
+        for (_, inode) in short {
+            let streams = self.streams(&numbers, engine.config().replication_streams, budget);
+            if streams.values().all(|left| *left == 0) {
+                break;
+            }
+            match look_at(engine, call(inode, streams, term)).await {
+                Ok(found) => {
+                    budget = budget.saturating_sub(found.copies.len());
+                    self.take(inode, &found, &mut done);
+                }
+                Err(error) => passed.by(engine, error)?,
             }
         }
         Ok(done)
     }
 
-    /// Looks at some files: at all of them together, in shared commits, and then at those that need copies one by one.
+    /// Looks at some files together, in shared commits. `short`: those that copies can be made for, once it is their turn,
+    /// each with the fewest replicas that a block of it has.
     async fn page(
         &mut self,
         engine: &Arc<Engine>,
         files: Vec<u64>,
-        (live, budget): (&[u32], &mut usize),
+        short: &mut Vec<(u32, u64)>,
         term: Option<Term>,
         (done, passed): (&mut Done, &mut Passed),
     ) -> Result<(), RpcError> {
@@ -212,33 +228,17 @@ impl Replication {
         let mut looking = stream::iter(calls)
             .map(|call| async move { (call.inode, look_at(engine, call).await) })
             .buffer_unordered(TOGETHER);
-        let mut short = Vec::new();
         while let Some((inode, found)) = looking.next().await {
             match found {
                 Ok(found) => {
                     self.take(inode, &found, done);
-                    if found.concern.under_replicated > 0 {
-                        short.push(inode);
-                    }
+                    short.extend(found.fewest.map(|fewest| (fewest, inode)));
                 }
                 Err(error) => passed.by(engine, error)?,
             }
         }
         drop(looking);
         done.files += files.len();
-        for inode in short {
-            if *budget == 0 {
-                break;
-            }
-            let streams = self.streams(live, engine.config().replication_streams, *budget);
-            match look_at(engine, call(inode, streams, term)).await {
-                Ok(found) => {
-                    *budget = budget.saturating_sub(found.copies.len());
-                    self.take(inode, &found, done);
-                }
-                Err(error) => passed.by(engine, error)?,
-            }
-        }
         Ok(())
     }
 
@@ -267,6 +267,19 @@ impl Replication {
     }
 }
 
+/// The buckets in the order in which a round that goes on `at` a place takes them; what lies before it comes last.
+fn going_on(mut all: Vec<Bucket<Attention>>, at: Option<(u64, Vec<u8>)>) -> Vec<Bucket<Attention>> {
+    let Some((partition, after)) = at else { return all };
+    let first = all.partition_point(|bucket| bucket.partition < partition);
+    all.rotate_left(first);
+    if let Some(first) = all.first_mut().filter(|bucket| bucket.partition == partition) {
+        let rest = Bucket { partition, rows: Vec::new(), after: Some(after) };
+        let whole = std::mem::replace(first, rest);
+        all.push(whole);
+    }
+    all
+}
+
 /// What is to be asked of a file.
 fn call(inode: u64, streams: BTreeMap<u32, u32>, term: Option<Term>) -> Examine {
     Examine { inode, after: None, concern: Concern::default(), version: None, streams, term }
@@ -291,8 +304,29 @@ async fn look_at(engine: &Arc<Engine>, mut call: Examine) -> Result<Examined, Rp
         all.copies.extend(found.copies);
         all.coming.extend(found.coming);
         all.removed += found.removed;
+        all.fewest = all.fewest.into_iter().chain(found.fewest).min();
         all.concern = found.concern;
         let Some(more) = found.more else { return Ok(all) };
         call = Examine { after: Some(more), concern: all.concern.clone(), version: found.version, ..call };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_goes_on_where_the_last_one_ended() {
+        let bucket = |partition| Bucket { partition, rows: Vec::new(), after: Some(Vec::new()) };
+        let order = |at: Option<(u64, &[u8])>| -> Vec<(u64, Vec<u8>)> {
+            let all =
+                going_on([1, 3, 5].map(bucket).into(), at.map(|(partition, key)| (partition, key.into())));
+            all.into_iter().map(|bucket| (bucket.partition, bucket.after.unwrap_or_default())).collect()
+        };
+        let whole = |partition| (partition, Vec::new());
+        assert_eq!(order(None), [1, 3, 5].map(whole));
+        assert_eq!(order(Some((3, b"k"))), [(3, b"k".to_vec()), whole(5), whole(1), whole(3)]);
+        assert_eq!(order(Some((4, b"k"))), [5, 1, 3].map(whole), "it is empty by now");
+        assert_eq!(order(Some((9, b"k"))), [1, 3, 5].map(whole));
     }
 }

@@ -7,7 +7,7 @@
 //! Rows    inodes 1r a component, 1w each · inode_paths 1w a source · dir_stats 1m · blocks 2w and block_files 1w for
 //!         each block that moves · attention 1w · retry_cache 1w.
 //! Cost    warm: 3 fetches + 1 commit; 1 fetch more when sources have over 1000 blocks.
-//! Differs at most 1000 sources and 4000 of their blocks at once; more is refused.
+//! Differs at most 1000 sources and 4000 of their blocks at once, which are 12 000 rows in one commit; more is refused.
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{Inode, MAX_ORDINAL, attention, inode_path};

@@ -96,6 +96,9 @@ pub struct Examined {
     /// Blocks that a copy is under way of.
     #[prost(uint64, repeated, tag = "6")]
     pub coming: Vec<u64>,
+    /// The fewest live replicas that a block has of which a copy waits but for a sender; none = there is no such block.
+    #[prost(uint32, optional, tag = "7")]
+    pub fewest: Option<u32>,
 }
 
 /// Judges one batch of a file's blocks; the last one settles its attention row.
@@ -250,19 +253,27 @@ impl Batch<'_> {
         let wish = Wanted { count: short, bytes: block.length, taken: &taken, ..Wanted::default() };
         let targets = choose(&view, tx.ctx.seed.wrapping_add(block.id), &wish).storages;
         let streams = &mut self.streams;
-        let source = judged.live.iter().filter_map(|storage| Some((*storage, view.storage(*storage)?.node)));
-        let free = |number: u32, streams: &BTreeMap<u32, u32>| streams.get(&number).copied().unwrap_or(0);
-        let source = source
-            .filter(|(_, node)| node.liveness == Liveness::Live && free(node.row.number, streams) > 0)
-            .max_by_key(|(storage, node)| {
-                let is_sure = judged.sure().contains(storage);
-                (is_sure, free(node.row.number, streams), std::cmp::Reverse(node.load))
-            });
+        let senders = judged.live.iter().filter_map(|storage| Some((*storage, view.storage(*storage)?.node)));
+        let senders: Vec<_> = senders.filter(|(_, node)| node.liveness == Liveness::Live).collect();
         // No room anywhere is told apart from no stream free: the second passes.
-        let Some((_, source)) = source else { return Ok(Sending::Later) };
-        if targets.is_empty() {
+        if targets.is_empty() && !senders.is_empty() {
             return Ok(Sending::To(targets));
         }
+        let is_possible = !senders.is_empty();
+        let free = |number: u32, streams: &BTreeMap<u32, u32>| streams.get(&number).copied().unwrap_or(0);
+        let source = senders.into_iter().filter(|(_, node)| free(node.row.number, streams) > 0).max_by_key(
+            |(storage, node)| {
+                let is_sure = judged.sure().contains(storage);
+                (is_sure, free(node.row.number, streams), std::cmp::Reverse(node.load))
+            },
+        );
+        let Some((_, source)) = source else {
+            if is_possible {
+                let live = judged.live.len() as u32;
+                self.done.fewest = Some(self.done.fewest.map_or(live, |fewest| fewest.min(live)));
+            }
+            return Ok(Sending::Later);
+        };
         targets.iter().for_each(|target| replicas::want_replica(tx, block.id, *target));
         // One that is still to delete a replica of the block would delete the copy.
         let leaving = leaving(tx, &view, block, &targets)?;

@@ -9,7 +9,8 @@
 //!         blocks 1w · replicas of it r · commands 1w · open_files 1w · lease_holders 1m. retry_cache 1w.
 //! Cost    warm: 2 fetches + 1 commit; inside a block 3 fetches + 1 commit; 1 fetch more for every further 1000 blocks.
 //! Differs a repeat gets the first answer (stock runs it again). One that closes the file of a writer past the soft limit
-//!         is told to try again.
+//!         is told to try again. At most 10 000 blocks go at once; more is refused, and can be cut off in steps. What goes
+//!         goes whole: that one commit may write 30 000 rows, where a group of several operations fetches 4000 at most.
 
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{Inode, lease_holder, open_file};
@@ -26,6 +27,9 @@ use crate::engine::walk::{DirOp, Node, Target};
 use crate::path::Path;
 use crate::policy;
 use crate::refusal::{Kind, Result, refuse};
+
+/// Blocks that one call takes off.
+pub const MAX_BLOCKS: usize = 10_000;
 
 /// Arguments of [`truncate`].
 #[derive(Clone, Debug)]
@@ -118,6 +122,10 @@ fn cut(tx: &mut Tx<'_, '_>, node: &Node, length: u64, holder: &str) -> Result<bo
         Some((last, _)) => replicas::read(tx, &[last.block.id])?.pop().unwrap_or_default(),
         None => Vec::new(),
     };
+    if gone.len() > MAX_BLOCKS {
+        let why = format!("truncate: {} blocks; at most {MAX_BLOCKS} at once: cut it in steps", gone.len());
+        return refuse(Kind::Io, why);
+    }
     if !gone.is_empty() {
         blocks::discard(tx, inode.id, tx.ctx.new_id(1)?, gone)?;
     }

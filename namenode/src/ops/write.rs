@@ -140,7 +140,7 @@ pub(super) fn complete_penultimate(
     Ok(true)
 }
 
-/// Gives up the last block of a file, which nothing was written to; another block is left alone.
+/// Gives up the last block of a file while it is being written, with whatever came of it; another block is left alone.
 pub fn abandon_block(tx: &mut Tx<'_, '_>, call: &AbandonBlock) -> Result<()> {
     tx.want(&block_file(call.block.id));
     if call.file.file_id != 0 {

@@ -37,7 +37,7 @@ methods! {
     "complete" => write(COMPLETE, blocks::complete, note "answers late rather than false: it waits for replicas to be reported");
     "reportBadBlocks" => task(REPORT_BAD_BLOCKS, reports::client_reports_bad_blocks);
     "concat" => write_once(CONCAT, blocks::concat, audit "concat", note "at most 1000 sources and 4000 of their blocks at once");
-    "truncate" => write_kept(TRUNCATE, blocks::truncate, audit "truncate");
+    "truncate" => write_kept(TRUNCATE, blocks::truncate, audit "truncate", note "at most 10 000 blocks at once");
     "rename" => write_once(RENAME, names::rename, audit "rename");
     "rename2" => write_once(RENAME2, names::rename2, audit "rename");
     "delete" => write_once(DELETE, names::delete, audit "delete");

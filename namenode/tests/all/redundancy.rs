@@ -31,7 +31,7 @@ use crate::calls::{assert_sound, root};
 use crate::files::named;
 use crate::reap::{reap_all, spoil};
 use crate::reports::{self, apply, own};
-use crate::support::{Answer, Namenode, SUPERUSER, pass_time};
+use crate::support::{Answer, FRESH_STORE, Namenode, SUPERUSER, pass_time};
 
 /// Past the time that copies and deletions are waited for.
 const PENDING: Duration = Duration::from_secs(301);
@@ -207,6 +207,39 @@ impl World {
         let key = attention(self.file);
         self.nn.read(SUPERUSER, move |tx| Ok(tx.get(&key, Hold::Loose)?.map(|row| row.value))).await.unwrap()
     }
+}
+
+/// A file is to be looked at again for copies only where one can be made; those with the fewest replicas come first.
+pub async fn what_can_be_copied() {
+    for (datanodes, holders, fewest) in [(3, &[0][..], Some(1)), (3, &[0, 1], Some(2)), (2, &[0, 1], None)] {
+        let world = World::new(datanodes, 3, 1).await;
+        world.holders(1, holders).await;
+        let (inode, concern) = (world.file, Concern::default());
+        let streams = BTreeMap::new();
+        let call = Examine { inode, after: None, concern, version: None, streams, term: None };
+        let op: Op<Examined> = Box::new(move |tx| examine(tx, &call));
+        let found = own(&world.nn, op).await.unwrap();
+        assert_eq!((found.fewest, found.concern.under_replicated), (fewest, 1), "{datanodes} {holders:?}");
+    }
+}
+
+/// One commit of as many rows as there may be.
+pub async fn very_many_blocks_are_cut_off() {
+    FRESH_STORE.set("lmdb");
+    let world = World::new(1, 1, 10_001).await;
+    let su = root(&world.nn);
+    let refused = su.truncate("/f", 0, "c1").await.unwrap_err();
+    assert!(refused.message.contains("at most 10000 at once"), "{refused}");
+    let began = std::time::Instant::now();
+    let (cut, spent) = world.nn.spent(su.truncate("/f", 7, "c1")).await;
+    let took = began.elapsed();
+    assert_eq!((cut, spent.commits), (Ok(true), 1));
+    assert!(spent.rows_written >= 30_000, "{}", spent.rows_written);
+    eprintln!("{} rows in one commit: {took:?}", spent.rows_written);
+    reap_all(&world.nn).await;
+    assert_eq!(su.truncate("/f", 0, "c1").await, Ok(true));
+    reap_all(&world.nn).await;
+    assert_sound(&world.nn).await;
 }
 
 /// What it costs to look at a file: one whose blocks are copied, one that is well.
