@@ -306,8 +306,17 @@ where
     T: Table + Send + 'static,
     T::Value: Send,
 {
+    try_rows::<T>(nn, partition).await.unwrap()
+}
+
+/// The same, of a namenode that may be gone.
+pub async fn try_rows<T>(nn: &Namenode, partition: u64) -> Answered<Vec<T::Value>>
+where
+    T: Table + Send + 'static,
+    T::Value: Send,
+{
     let scan = Scan::of(T::ID, partition, Scan::MAX_ROWS);
     let op = move |tx: &mut Tx<'_, '_>| Ok(tx.scan_all::<T>(std::slice::from_ref(&scan))?);
-    let rows = nn.read("hdfs", op).await.unwrap().pop().unwrap();
-    rows.into_iter().map(|(_, row)| row.value).collect()
+    let rows = nn.read("hdfs", op).await?.pop().unwrap();
+    Ok(rows.into_iter().map(|(_, row)| row.value).collect())
 }

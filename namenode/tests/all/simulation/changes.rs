@@ -75,7 +75,7 @@ impl Writer {
     async fn die_after_append(&mut self, text: &str, id: u64) {
         let before = self.let_go(text).expect("it was there");
         self.recover(text).await;
-        let found = self.again(|nn| async move { Ok(root(&nn).blocks(id).await) }).await.unwrap();
+        let found = self.blocks_of(id).await;
         let blocks: Vec<_> = found.iter().map(|block| (block.id, block.stamp, block.length)).collect();
         for (was, is) in before.blocks.iter().zip(&blocks) {
             assert!(was.0 == is.0 && was.2 <= is.2, "{text}: {before:?}, now {blocks:?}");
@@ -106,7 +106,7 @@ impl Writer {
             }
         }
         let id = written.id;
-        let found = self.again(|nn| async move { Ok(root(&nn).blocks(id).await) }).await.unwrap();
+        let found = self.blocks_of(id).await;
         let is = found.iter().map(|block| block.length).sum::<u64>();
         assert_eq!(is, to, "{text}: {written:?}, now {found:?}");
         written.blocks = found.iter().map(|block| (block.id, block.stamp, block.length)).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use trellis_metastore::schema::Block;
+use trellis_metastore::schema::{Block, Blocks};
 use trellis_metastore::sim::{self, World};
 use trellis_namenode::engine::ctx::CallId;
 use trellis_namenode::ops::write::BlockName;
@@ -15,7 +15,7 @@ use trellis_proto::exception::{Kind, RpcError};
 use super::PATIENCE;
 use super::farm::{Farm, Kept};
 use crate::calls::{Answered, root};
-use crate::files::{BLOCK, named};
+use crate::files::{BLOCK, named, try_rows};
 use crate::support::Namenode;
 
 /// Times that a writer asks again before it gives up; it waits in between.
@@ -149,9 +149,9 @@ impl Writer {
         self.let_go(text);
         let holder = self.holder.clone();
         let made = self.once(|nn| {
-            let (mut call, text) = (crate::calls::new_file(text, &holder, 3), text.to_owned());
+            let mut call = crate::calls::new_file(text, &holder, 3);
             call.block_size = BLOCK;
-            async move { root(&nn).create_as(call).await.inspect_err(|error| eprintln!("{text}: {error}")) }
+            async move { root(&nn).create_as(call).await }
         });
         let id = made.await.unwrap().id;
         let (mut blocks, mut previous) = (Vec::new(), None);
@@ -298,11 +298,7 @@ impl Writer {
         }
         self.recover(text).await;
         self.note("recovered");
-        let found = self.again(|nn| {
-            let id = written.id;
-            async move { Ok(root(&nn).blocks(id).await) }
-        });
-        let found: Vec<Block> = found.await.unwrap();
+        let found = self.blocks_of(written.id).await;
         let (head, tail) = found.split_at(written.blocks.len().min(found.len()));
         let names: Vec<_> = head.iter().map(|block| (block.id, block.stamp, block.length)).collect();
         assert_eq!(names, written.blocks, "{text}");
@@ -320,6 +316,11 @@ impl Writer {
         }
         written.blocks.extend(tail.iter().map(|block| (block.id, block.stamp, block.length)));
         self.keep(text, written);
+    }
+
+    /// The blocks of a file.
+    pub(super) async fn blocks_of(&mut self, id: u64) -> Vec<Block> {
+        self.again(|nn| async move { try_rows::<Blocks>(&nn, id).await }).await.unwrap()
     }
 
     /// Asks until the file is closed.
