@@ -694,6 +694,10 @@ pub struct Storage {
     /// It failed, or is no longer reported: its replicas do not count.
     #[prost(bool, tag = "4")]
     pub failed: bool,
+    /// A leader found that its replicas do not count, and none has noted their files since they count again: there may be
+    /// copies in their place.
+    #[prost(bool, tag = "5")]
+    pub counted_out: bool,
 }
 
 /// What a datanode can be told about a block.

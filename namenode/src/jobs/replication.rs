@@ -1,6 +1,7 @@
 //! Sees to it that every block has as many replicas as its file wants: walks the files that somebody noted, and notes
-//! those with replicas on a storage that failed or came back. On the leader. What is under way stands in rows; the leader
-//! remembers only who is sending how much, so that nobody sends too much at a time.
+//! those with replicas on a storage that failed or came back. On the leader. What is under way stands in rows, and
+//! so do the storages that count no more: the next leader knows which of them came back. The leader remembers only who is
+//! sending how much, so that nobody sends too much at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use trellis_metastore::schema::{Attention, Concern, attention_partitions, id_in};
+use trellis_metastore::schema::{Attention, Concern, Datanode, attention_partitions, id_in};
 
 use super::{Bucket, Lead, Passed, buckets, pause};
 use crate::datanodes::View;
@@ -16,6 +17,7 @@ use crate::datanodes::counts::add;
 use crate::datanodes::view::Liveness;
 use crate::engine::ctx::Term;
 use crate::engine::{Engine, Op};
+use crate::ops::datanodes::count_storages;
 use crate::ops::redundancy::{Examine, Examined, Noted, drop_commands, examine, note_storage};
 use crate::refusal::RpcError;
 
@@ -55,6 +57,8 @@ pub struct Replication {
     orders: HashMap<u64, Order>,
     /// Storage → whether its replicas counted when it was looked at last.
     storages: HashMap<u32, bool>,
+    /// Datanodes with storages that count no more, whose rows do not say so yet.
+    out: VecDeque<(String, Vec<u32>)>,
     /// Storages whose files are to be noted, and the block past which to go on.
     scans: VecDeque<(u32, Option<u64>)>,
     /// Datanodes that were dead when they were looked at last.
@@ -113,13 +117,28 @@ impl Replication {
                 Liveness::Dead => {}
                 _ => drop(self.dead.remove(&number)),
             }
+            let mut out = Vec::new();
             for storage in &node.row.storages {
                 let is_alive = view.storage(storage.number).is_some_and(|storage| storage.is_alive());
-                // One that is seen for the first time and works has nothing to be noted.
-                if self.storages.insert(storage.number, is_alive).unwrap_or(true) != is_alive {
+                let was_alive = match self.storages.get(&storage.number) {
+                    Some(was_alive) => *was_alive,
+                    // An earlier leader counted it out: it is back once it is heard of.
+                    None if is_alive && storage.counted_out => match node.liveness {
+                        Liveness::Live => false,
+                        _ => continue,
+                    },
+                    // One that is seen for the first time and works has nothing to be noted.
+                    None => true,
+                };
+                self.storages.insert(storage.number, is_alive);
+                if was_alive != is_alive {
                     self.scans.retain(|(number, _)| *number != storage.number);
                     self.scans.push_back((storage.number, None));
+                    out.extend((!is_alive).then_some(storage.number));
                 }
+            }
+            if !out.is_empty() {
+                self.out.push_back((node.row.uuid.clone(), out));
             }
         }
     }
@@ -131,6 +150,17 @@ impl Replication {
         term: Option<Term>,
         passed: &mut Passed,
     ) -> Result<(), RpcError> {
+        // Before anything is copied because of it.
+        for _ in 0..self.out.len() {
+            let Some((uuid, storages)) = self.out.front().cloned() else { break };
+            match count(engine, uuid, storages, false, term).await {
+                Ok(()) => drop(self.out.pop_front()),
+                Err(error) => {
+                    passed.by(engine, error)?;
+                    self.out.rotate_left(1);
+                }
+            }
+        }
         let mut failed = Vec::new();
         for _ in 0..SCANS {
             let Some(datanode) = self.silent.pop_front() else { break };
@@ -152,9 +182,13 @@ impl Replication {
         for _ in 0..SCANS {
             let Some((storage, after)) = self.scans.pop_front() else { break };
             let op: Op<Noted> = Box::new(move |tx| note_storage(tx, storage, after, term));
-            match engine.write_wait(engine.own_ctx(), u64::from(storage), 0, false, op).await {
-                Ok(Noted { more: Some(more), .. }) => self.scans.push_front((storage, Some(more))),
-                Ok(_) => {}
+            let noted = match engine.write_wait(engine.own_ctx(), u64::from(storage), 0, false, op).await {
+                Ok(Noted { more: None, .. }) => self.count_again(engine, storage, term).await.map(|()| None),
+                noted => noted.map(|noted| noted.more),
+            };
+            match noted {
+                Ok(Some(more)) => self.scans.push_front((storage, Some(more))),
+                Ok(None) => {}
                 Err(error) => {
                     failed.push((storage, after));
                     if let Err(error) = passed.by(engine, error) {
@@ -166,6 +200,20 @@ impl Replication {
         }
         self.scans.extend(failed);
         Ok(())
+    }
+
+    /// All files of a storage are noted: if it came back, that is known from now on.
+    async fn count_again(
+        &self,
+        engine: &Arc<Engine>,
+        storage: u32,
+        term: Option<Term>,
+    ) -> Result<(), RpcError> {
+        let view = engine.datanodes().view();
+        match view.storage(storage).filter(|_| self.storages.get(&storage) == Some(&true)) {
+            Some(found) => count(engine, found.node.row.uuid.clone(), vec![storage], true, term).await,
+            None => Ok(()),
+        }
     }
 
     /// Looks at files that were noted before the last look: reports of a file just closed may still be on their way. Of
@@ -278,6 +326,20 @@ fn going_on(mut all: Vec<Bucket<Attention>>, at: Option<(u64, Vec<u8>)>) -> Vec<
         all.push(whole);
     }
     all
+}
+
+/// Writes that storages of a datanode count, or do not.
+async fn count(
+    engine: &Arc<Engine>,
+    uuid: String,
+    storages: Vec<u32>,
+    counts: bool,
+    term: Option<Term>,
+) -> Result<(), RpcError> {
+    let op: Op<Datanode> = Box::new(move |tx| count_storages(tx, &uuid, &storages, counts, term));
+    let row = engine.write_wait(engine.own_ctx(), 0, 0, false, op).await?;
+    engine.datanodes().registry().adopt(row);
+    Ok(())
 }
 
 /// What is to be asked of a file.

@@ -22,6 +22,7 @@ use trellis_metastore::schema::{
     storage_partition,
 };
 
+use crate::engine::ctx::Term;
 use crate::engine::tx::Tx;
 use crate::refusal::{Kind, Result, refuse};
 
@@ -169,7 +170,8 @@ pub fn tell_storages(tx: &mut Tx<'_, '_>, uuid: &str, told: &[ToldStorage], all:
     if !fitting.is_empty() {
         let first = draw(tx, fitting.len() as u32)?;
         for (number, ToldStorage { uuid, kind, failed }) in (first..).zip(fitting) {
-            row.storages.push(Storage { uuid: uuid.clone(), number, kind: *kind, failed: *failed });
+            let (uuid, kind, failed) = (uuid.clone(), *kind, *failed);
+            row.storages.push(Storage { uuid, number, kind, failed, counted_out: false });
         }
     }
     write(tx, row)
@@ -185,6 +187,24 @@ fn forget_empty(tx: &mut Tx<'_, '_>, row: &mut Datanode) -> Result<()> {
         failed.into_iter().zip(counts).filter(|(_, count)| *count == 0).map(|(number, _)| number).collect();
     row.storages.retain(|storage| !empty.contains(&storage.number));
     Ok(())
+}
+
+/// Notes that the leader counts what is on these storages of a datanode, or does not; answers its row.
+pub fn count_storages(
+    tx: &mut Tx<'_, '_>,
+    uuid: &str,
+    storages: &[u32],
+    counts: bool,
+    term: Option<Term>,
+) -> Result<Datanode> {
+    if let Some(term) = term {
+        tx.hold_term(term)?;
+    }
+    let mut row = look_up(tx, uuid)?;
+    for storage in row.storages.iter_mut().filter(|storage| storages.contains(&storage.number)) {
+        storage.counted_out = !counts;
+    }
+    write(tx, row)
 }
 
 /// The row, if `member` owns the datanode since that `epoch`: held, so that nothing that an old owner began goes through,

@@ -52,7 +52,7 @@ pub fn datanode_row(n: u32) -> Datanode {
             uuid: format!("DS-{n}"),
             number: storage_number(n),
             kind: 1,
-            failed: false,
+            ..Storage::default()
         }],
         ..Datanode::default()
     }

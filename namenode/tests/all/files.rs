@@ -52,7 +52,7 @@ pub fn row(i: u32) -> Datanode {
         data_port: 9866,
         ipc_port: 9867,
         http_port: 9864,
-        storages: vec![Storage { uuid: uuid(i), number: storage(i), kind: 1, failed: false }],
+        storages: vec![Storage { uuid: uuid(i), number: storage(i), kind: 1, ..Storage::default() }],
         ..Datanode::default()
     }
 }

@@ -109,6 +109,7 @@ macro_rules! either {
             redundancy::an_older_one_where_a_copy_is_to_come_goes,
             redundancy::an_outdated_one_goes_by_its_own_stamp,
             redundancy::a_datanode_dies_and_returns,
+            redundancy::a_datanode_returns_under_another_leader,
             redundancy::many_blocks,
             redundancy::what_does_not_decode_is_passed_by,
             redundancy::what_can_be_copied,

@@ -683,6 +683,38 @@ pub async fn a_datanode_dies_and_returns() {
     assert_eq!(world.round().await.removed, 3);
 }
 
+/// A datanode died under one leader and comes back under the next, which never saw it dead: its files are noted all the
+/// same, once; not before it is heard of.
+pub async fn a_datanode_returns_under_another_leader() {
+    let mut world = World::new(3, 2, 1).await;
+    world.holders(1, &[0, 1]).await;
+    world.round().await;
+    world.show(&[Liveness::Live, Liveness::Dead, Liveness::Live]);
+    world.round().await;
+    assert_eq!(world.round().await.copies, 1);
+    world.tell(0, 2, What::Received(None)).await;
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    world.job = Replication::default();
+    world.show(&[Liveness::Live, Liveness::Stale, Liveness::Live]);
+    world.round().await;
+    assert_eq!(world.round().await, Done::default(), "it was not heard of yet");
+    world.show(&[Liveness::Live; 3]);
+    world.round().await;
+    assert_eq!(world.round().await.removed, 1);
+    let (gone, _) = *world.commands(CommandKind::Invalidate).await.keys().next().unwrap();
+    world.deliver().await;
+    world.tell(0, gone, What::Deleted).await;
+    world.round().await;
+    world.round().await;
+    assert_eq!(world.concern().await, None);
+    world.job = Replication::default();
+    world.show(&[Liveness::Live; 3]);
+    world.round().await;
+    assert_eq!(world.round().await.files, 0, "the leader after that has nothing to note");
+}
+
 /// A large file is judged in batches, and so are the replicas of a storage.
 /// Rows that do not decode stop nobody: of files noted, of a file's blocks, of replicas on a storage that failed.
 pub async fn what_does_not_decode_is_passed_by() {
