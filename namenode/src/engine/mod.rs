@@ -316,23 +316,31 @@ impl Engine {
                 return Ok(block);
             }
             let size = self.config.id_range.max(count);
-            let reserve: Op<Setting> = Box::new(move |tx| reserve_ids(tx, size));
+            let reserve: Op<Reserved> = Box::new(move |tx| reserve_ids(tx, size));
             let range = self.write_wait(self.own_ctx(), 0, 0, false, reserve).await?;
-            self.ids.refill(IdBlock { first: range.number, count: size });
+            self.ids.refill(IdBlock { first: range.first, count: size });
         }
         Err(expired())
     }
 }
 
+/// Ids that were reserved.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct Reserved {
+    /// The first of them.
+    #[prost(uint64, tag = "1")]
+    first: u64,
+}
+
 /// Moves the store's next free id on by `size`; answers the first of the reserved ones.
-fn reserve_ids(tx: &mut tx::Tx<'_, '_>, size: u64) -> Result<Setting> {
+fn reserve_ids(tx: &mut tx::Tx<'_, '_>, size: u64) -> Result<Reserved> {
     let key = setting(NEXT_INODE_ID);
     let Some(next) = tx.get(&key, Hold::Held)? else {
         return Err(RpcError::new(Kind::Io, "the store has no id counter; run 'trellis store init'").into());
     };
     let first = next.value.number.max(FIRST_FREE_ID);
     tx.put(&key, &Setting { number: first + size, text: String::new() })?;
-    Ok(Setting { number: first, text: String::new() })
+    Ok(Reserved { first })
 }
 
 /// Tells one who waits in a task of its own.

@@ -6,7 +6,7 @@ use trellis_metastore::schema::{Inode, ROOT_ID, inode, inode_path};
 use trellis_metastore::tx::Stop;
 
 use super::tx::Tx;
-use super::walk::{Chain, DirOp, Target, Walked};
+use super::walk::{DirOp, Target, Walked};
 use crate::path::{INODES, MAX_PATH_DEPTH, Path, RAW, RESERVED};
 use crate::refusal::{Halt, Kind, Result, refuse};
 
@@ -49,14 +49,14 @@ impl Tx<'_, '_> {
     /// view, which is the superuser's.
     pub(super) fn resolve(&mut self, target: &Target<'_>) -> Result<Walked> {
         match meaning(target.path.components()) {
-            Meaning::Plain => self.follow(target.path.clone(), target.chain),
+            Meaning::Plain => self.follow(target.path.clone()),
             Meaning::Raw(below) => {
                 if target.op != DirOp::Read && !self.ctx.user.superuser {
                     let user = &self.ctx.user.name;
                     let why = format!("Access denied for user {user}. Superuser privilege is required");
                     return refuse(Kind::AccessControl, why);
                 }
-                self.follow(Path::from_components(below.to_vec()), target.chain)
+                self.follow(Path::from_components(below.to_vec()))
             }
             Meaning::ById(id, below) => {
                 let text = target.path.prefix(target.path.components().len());
@@ -67,20 +67,20 @@ impl Tx<'_, '_> {
                     let why = format!("File for given inode path does not exist: {text}");
                     return refuse(Kind::FileNotFound, why);
                 };
-                self.follow(go_on(base, below), target.chain)
+                self.follow(go_on(base, below))
             }
         }
     }
 
     /// Resolves an inode id: climbs to the root by `inode_paths`, then follows the rows down. `None` when the id is
     /// unknown or its tree is detached. No permission is checked.
-    pub fn walk_id(&mut self, id: u64, chain: Chain) -> Result<Option<Walked>> {
+    pub fn walk_id(&mut self, id: u64) -> Result<Option<Walked>> {
         if let Some(hinted) = self.hinted_climb(id).map(Path::from_components) {
             self.want_hinted(&Target::new(&hinted, DirOp::Read));
         }
         let Some(components) = self.climb(id)? else { return Ok(None) };
         let path = Path::from_components(components);
-        let walked = self.follow(path, chain)?;
+        let walked = self.follow(path)?;
         Ok(walked.target().is_some_and(|node| node.id() == id).then_some(walked))
     }
 
@@ -90,12 +90,12 @@ impl Tx<'_, '_> {
     pub fn walk_file(&mut self, path: &Path, id: u64) -> Result<Option<Walked>> {
         self.want_hinted(&Target::new(path, DirOp::Read));
         if !path.is_reserved() {
-            let walked = self.follow(path.clone(), Chain::Loose)?;
+            let walked = self.follow(path.clone())?;
             if walked.target().is_some_and(|node| node.id() == id) {
                 return Ok(Some(walked));
             }
         }
-        self.walk_id(id, Chain::Loose)
+        self.walk_id(id)
     }
 
     /// Inodes by their ids, each with its path, in one trip as far as the hints know them. `None` for an id that is

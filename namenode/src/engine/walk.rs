@@ -1,7 +1,8 @@
 //! Path resolution: follows real rows from the root, prefetching what the hints suggest, and checks the way.
 //!
 //! An operation takes effect, for ancestors that it read `Loose`, when they were read. A directory that is deleted, or
-//! moved to another parent, walks with [`Chain::Held`]: then every inode row of the chain must be unchanged at commit.
+//! moved to another parent, is walked in the same way and then held whole ([`Tx::hold_chain`]): every inode row up to the root
+//! must be unchanged at commit.
 
 use bytes::Bytes;
 use trellis_metastore::change::Hold;
@@ -27,15 +28,6 @@ pub enum DirOp {
     Create,
 }
 
-/// How firmly the inode rows of the chain are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chain {
-    /// As they were when read.
-    Loose,
-    /// Unchanged at commit, up to the root.
-    Held,
-}
-
 /// Which rows beside the chain the operation will read, so that the same fetch brings them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Also {
@@ -54,16 +46,14 @@ pub struct Target<'p> {
     pub path: &'p Path,
     /// Why.
     pub op: DirOp,
-    /// How firmly.
-    pub chain: Chain,
     /// What else.
     pub also: Also,
 }
 
 impl<'p> Target<'p> {
-    /// A path, its chain held loosely, nothing else prefetched.
+    /// A path, nothing else prefetched.
     pub fn new(path: &'p Path, op: DirOp) -> Self {
-        Target { path, op, chain: Chain::Loose, also: Also::default() }
+        Target { path, op, also: Also::default() }
     }
 
     /// Also prefetches the counters of the last component.
@@ -90,12 +80,6 @@ impl<'p> Target<'p> {
             DirOp::Create => Ok(self.path.check_new()?),
             DirOp::Read | DirOp::Write => Ok(()),
         }
-    }
-
-    /// Holds the whole chain.
-    pub fn held(mut self) -> Self {
-        self.chain = Chain::Held;
-        self
     }
 }
 
@@ -238,7 +222,7 @@ impl Tx<'_, '_> {
         }
     }
 
-    /// Holds every inode row of a chain that was walked loosely (see [`Chain::Held`]).
+    /// Holds every inode row of a chain that was walked.
     pub fn hold_chain(&mut self, walked: &Walked) -> Result<()> {
         for node in &walked.nodes {
             self.get(&node.key(), Hold::Held)?;
@@ -256,12 +240,8 @@ impl Tx<'_, '_> {
     }
 
     /// Follows real rows down a path, as far as it exists.
-    pub(super) fn follow(&mut self, path: Path, chain: Chain) -> Result<Walked> {
-        let hold = match chain {
-            Chain::Loose => Hold::Loose,
-            Chain::Held => Hold::Held,
-        };
-        let Some(root) = self.get(&root_inode(), hold)? else {
+    pub(super) fn follow(&mut self, path: Path) -> Result<Walked> {
+        let Some(root) = self.get(&root_inode(), Hold::Loose)? else {
             return Err(
                 Stop::Fault("the store has no root directory; run 'trellis store init'".into()).into()
             );
@@ -274,7 +254,7 @@ impl Tx<'_, '_> {
                 break;
             }
             let parent = parent.id();
-            match self.get(&schema::inode(parent, name), hold)? {
+            match self.get(&schema::inode(parent, name), Hold::Loose)? {
                 Some(row) => {
                     if let Some(hints) = &self.ctx.hints {
                         hints.saw(parent, name, row.value.id);

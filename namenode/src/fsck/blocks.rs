@@ -5,11 +5,11 @@ use crate::engine::Op;
 use crate::engine::permission::check_superuser;
 use crate::ops::inspect::{Inspected, InspectedFile, inspect, inspect_block, inspect_further};
 use crate::ops::replicas::{Worth, is_complete};
-use crate::ops::statistics::{ConcernsPage, ListConcerns, Trouble, Troubled, list_concerns};
+use crate::ops::statistics::{
+    CORRUPT_FILE_BLOCKS, ConcernsPage, ListConcerns, Trouble, Troubled, list_concerns,
+};
 use crate::path::Path;
 
-/// Blocks that one answer tells of (stock: `DEFAULT_MAX_CORRUPT_FILEBLOCKS_RETURNED`).
-const PAGE: u64 = 100;
 /// What an id of a block begins with.
 const PREFIX: &str = "blk_";
 
@@ -29,7 +29,12 @@ impl Fsck<'_> {
     pub(super) async fn corrupt_blocks(&mut self, under: Path) -> Done<()> {
         let (mut after, mut told, mut text) = (self.request.start_after, 0, String::new());
         loop {
-            let call = ListConcerns { trouble: Trouble::Missing, after, under: under.clone(), blocks: PAGE };
+            let call = ListConcerns {
+                trouble: Trouble::Missing,
+                after,
+                under: under.clone(),
+                blocks: CORRUPT_FILE_BLOCKS,
+            };
             let op: Op<ConcernsPage> = Box::new(move |tx| list_concerns(tx, &call, "listCorruptFileBlocks"));
             let page = self.read(op).await?;
             for file in &page.files {

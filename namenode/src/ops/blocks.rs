@@ -15,7 +15,7 @@ use trellis_metastore::tx::{Record, Stop};
 use super::replicas::{self, Found, Worth, is_complete, storages_of};
 use super::write::BlockName;
 use crate::engine::tx::Tx;
-use crate::engine::walk::{Chain, Walked};
+use crate::engine::walk::Walked;
 use crate::refusal::{Halt, Kind, Result, refuse};
 
 /// The stamp of a new block, as in stock.
@@ -160,11 +160,11 @@ pub fn find(
 pub fn find_with_file(tx: &mut Tx<'_, '_>, id: u64) -> Result<Option<(FileBlock, Option<Walked>)>> {
     let (inode, ordinal) = parts_of_block(id);
     tx.want(&block(inode, ordinal));
-    let hinted = tx.walk_id(inode, Chain::Loose);
+    let hinted = tx.walk_id(inode);
     let Some((file_id, found)) = find(tx, &[id], Hold::Held, |_, _| {})?.pop().flatten() else {
         return Ok(None);
     };
-    let walked = if file_id == inode { hinted? } else { tx.walk_id(file_id, Chain::Loose)? };
+    let walked = if file_id == inode { hinted? } else { tx.walk_id(file_id)? };
     if let Some(node) = walked.as_ref().and_then(Walked::target) {
         tx.get(&node.key(), Hold::Held)?;
     }

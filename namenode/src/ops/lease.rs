@@ -21,7 +21,7 @@ use super::recovery::{ClosedFile, Released, release};
 use crate::engine::ctx::Term;
 use crate::engine::permission::{Demand, WRITE};
 use crate::engine::tx::Tx;
-use crate::engine::walk::{Chain, DirOp, Node, Target};
+use crate::engine::walk::{DirOp, Node, Target};
 use crate::path::Path;
 use crate::refusal::{Halt, Kind, Result, RpcError, refuse};
 
@@ -124,7 +124,7 @@ pub fn expire(tx: &mut Tx<'_, '_>, call: &Expire) -> Result<Closed> {
         return not;
     }
     // Not attached: deleted, and the reaper's to deal with.
-    let Some(walked) = tx.walk_id(call.file_id, Chain::Loose)? else { return not };
+    let Some(walked) = tx.walk_id(call.file_id)? else { return not };
     let Some(node) = walked.target().cloned() else { return not };
     if node.inode.open.as_ref().is_none_or(|writer| writer.holder != holder) {
         return not;

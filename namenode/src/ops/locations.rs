@@ -22,7 +22,7 @@ use super::status::file_of;
 use crate::datanodes::view::Liveness;
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
-use crate::engine::walk::{Chain, DirOp, Target};
+use crate::engine::walk::{DirOp, Target};
 use crate::path::Path;
 use crate::refusal::{Halt, Kind, Result, refuse};
 
@@ -220,7 +220,7 @@ fn is_due(tx: &Tx<'_, '_>, inode: &Inode) -> bool {
 /// Moves the access time of a file that was read, if it is still there and still due; says whether it did. The caller
 /// of the read gets its answer whatever comes of this.
 pub fn touch_access_time(tx: &mut Tx<'_, '_>, id: u64) -> Result<bool> {
-    let Some(walked) = tx.walk_id(id, Chain::Loose)? else { return Ok(false) };
+    let Some(walked) = tx.walk_id(id)? else { return Ok(false) };
     let Some(node) = walked.target().filter(|node| !node.is_dir() && is_due(tx, &node.inode)) else {
         return Ok(false);
     };

@@ -34,7 +34,7 @@ use crate::datanodes::placement::{Wanted, choose};
 use crate::datanodes::view::Liveness;
 use crate::engine::ctx::Term;
 use crate::engine::tx::Tx;
-use crate::engine::walk::{Chain, Node};
+use crate::engine::walk::Node;
 use crate::refusal::{Halt, Result};
 
 /// Blocks of one file that one transaction judges.
@@ -111,7 +111,7 @@ pub fn examine(tx: &mut Tx<'_, '_>, call: &Examine) -> Result<Examined> {
     tx.want_scan(&scan);
     let Some(row) = tx.get(&row_key, Hold::Held)? else { return Ok(Examined::default()) };
     let version = Some(call.version.unwrap_or(row.version));
-    let walked = tx.walk_id(call.inode, Chain::Loose)?;
+    let walked = tx.walk_id(call.inode)?;
     let Some(node) = walked.and_then(|walked| walked.target().cloned()).filter(|node| !node.is_dir()) else {
         // Deleted: the reaper frees its blocks.
         tx.delete(&row_key)?;

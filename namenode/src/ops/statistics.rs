@@ -57,6 +57,9 @@ impl Trouble {
     }
 }
 
+/// Blocks that one page of corrupt files tells of (stock: `DEFAULT_MAX_CORRUPT_FILEBLOCKS_RETURNED`).
+pub const CORRUPT_FILE_BLOCKS: u64 = 100;
+
 /// Arguments of [`list_concerns`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListConcerns {

@@ -12,15 +12,13 @@ use crate::datanodes::view::{Liveness, Node, Space};
 use crate::engine::permission::check_superuser;
 use crate::engine::tx::Tx;
 use crate::ops::statistics::{
-    ListConcerns, Totals, Trouble, Troubled, list_concerns, pending_deletions, replicas_on, totals,
+    CORRUPT_FILE_BLOCKS, ListConcerns, Totals, Trouble, Troubled, list_concerns, pending_deletions,
+    replicas_on, totals,
 };
 use crate::path::Path;
 use crate::refusal::Result;
 
 type Plan<A> = std::result::Result<Planned<A>, RpcError>;
-
-/// Blocks that one page of corrupt files tells of (stock: `DEFAULT_MAX_CORRUPT_FILEBLOCKS_RETURNED`).
-const CORRUPT_FILE_BLOCKS: u64 = 100;
 
 /// The space of all storages that work, of datanodes that are not dead.
 fn space(view: &View) -> Space {

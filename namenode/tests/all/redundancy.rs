@@ -16,7 +16,6 @@ use trellis_namenode::datanodes::View;
 use trellis_namenode::datanodes::reports::{Listed, full};
 use trellis_namenode::datanodes::view::{Liveness, Node, Space};
 use trellis_namenode::engine::Op;
-use trellis_namenode::engine::walk::Chain;
 use trellis_namenode::jobs::datanodes;
 use trellis_namenode::jobs::replication::{Done, Replication};
 use trellis_namenode::ops::redundancy::{Examine, Examined, Noted, examine, note_storage};
@@ -62,7 +61,7 @@ impl World {
         root.file("/f").await;
         let file = root.status("/f").await.unwrap().unwrap().inode.id;
         let op: Op<Answer> = Box::new(move |tx| {
-            let walked = tx.walk_id(file, Chain::Loose)?.unwrap();
+            let walked = tx.walk_id(file)?.unwrap();
             let node = walked.target().unwrap().clone();
             tx.get(&node.key(), Hold::Held)?;
             let (block_count, next_block, length) = (blocks, blocks, 7 * u64::from(blocks));
