@@ -33,6 +33,7 @@ use crate::config::Config;
 use crate::metrics::{
     ATTENTION_FILES, DATANODES_DEAD, DATANODES_LIVE, DATANODES_OWNED, DATANODES_STALE, Metrics,
 };
+use crate::ops::report::{Reported, What};
 
 /// Files whose reports are waited for share this many bells.
 const BELLS: usize = 256;
@@ -103,6 +104,12 @@ impl Datanodes {
     pub fn schedule<'a>(&self, uuids: impl Iterator<Item = &'a str>) {
         let mut registry = self.registry();
         uuids.for_each(|uuid| registry.schedule(uuid));
+    }
+
+    /// A datanode told of replicas: those that it received are no longer on their way.
+    pub fn told(&self, uuid: &str, replicas: &[Reported]) {
+        let arrived = replicas.iter().filter(|replica| matches!(replica.what, What::Received(_))).count();
+        self.registry().arrived(uuid, u32::try_from(arrived).unwrap_or(u32::MAX));
     }
 
     /// Rings (`notify_waiters`) whenever a replica of a block made for `inode` was reported here, whoever applies the

@@ -2,9 +2,9 @@
 //! less loaded and the emptier preferred. A datanode that is much busier than others is taken when there are no others:
 //! a replica less is worse than a slow one. All datanodes are on one rack, `/default-rack`.
 //!
-//! A datanode's space is that of its last heartbeat, less what this namenode gave it since (stock: `blocksScheduled`). What
-//! other namenodes gave it is not known here before its next heartbeat: several can together give it more than it has room
-//! for, which it refuses, and the client asks for another.
+//! A datanode's space is that of its last heartbeat, less what this namenode gave it and is not there yet (stock:
+//! `blocksScheduled`). What other namenodes gave it is not known here before its next heartbeat: several can together give
+//! it more than it has room for, which it refuses, and the client asks for another.
 
 use std::collections::HashSet;
 

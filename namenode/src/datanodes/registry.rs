@@ -77,7 +77,7 @@ struct Known {
     heard: Option<(Instant, i64)>,
     space: HashMap<String, Space>,
     load: u32,
-    /// Replicas that this namenode gave it since its last heartbeat, and between the two before.
+    /// Replicas that this namenode gave it since its last heartbeat, and between the two before, and that are not there.
     scheduled: (u32, u32),
     /// When a full report of it was applied here since it registered, ms since the epoch.
     reported_ms: i64,
@@ -267,6 +267,15 @@ impl Registry {
     pub fn schedule(&mut self, uuid: &str) {
         if let Some(known) = self.nodes.get_mut(uuid) {
             known.scheduled.0 = known.scheduled.0.saturating_add(1);
+        }
+    }
+
+    /// So many replicas that a datanode was given are there: the room that its heartbeats tell counts them.
+    pub fn arrived(&mut self, uuid: &str, count: u32) {
+        if let Some(known) = self.nodes.get_mut(uuid) {
+            let (now, before) = known.scheduled;
+            let left = count.saturating_sub(before);
+            known.scheduled = (now.saturating_sub(left), before.saturating_sub(count));
         }
     }
 

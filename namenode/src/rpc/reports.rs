@@ -53,6 +53,7 @@ pub(super) async fn received_and_deleted(
         let Some(storage) = storage else { continue };
         replicas.extend(of.blocks.iter().map(|info| reported(storage, info)));
     }
+    service.engine().datanodes().told(uuid, &replicas);
     reports::incremental(service.engine(), uuid, replicas).await?;
     Ok(wire::BlockReceivedAndDeletedResponseProto {})
 }

@@ -133,6 +133,7 @@ macro_rules! either {
             reports::a_balanced_replica,
             reports::one_that_only_registered_is_not_heard_of_yet,
             reports::what_was_given_counts_for_two_heartbeats,
+            reports::what_arrived_is_no_longer_expected,
             reports::deletions_hold_nothing_up,
             reports::one_that_was_dead_registers_anew,
             reports::who_owns_a_datanode,

@@ -342,6 +342,34 @@ pub async fn what_was_given_counts_for_two_heartbeats() {
         (0..given).for_each(|_| registry.schedule("u1"));
         assert_eq!(scheduled(&registry), counted);
     }
+    // What is there counts no more: many small files must not seem to fill a disk.
+    (0..3).for_each(|_| registry.schedule("u1"));
+    registry.hear(&row, &Beat::default(), now, 1).unwrap();
+    registry.schedule("u1");
+    for (arrived, counted) in [(1, 3), (2, 1), (5, 0)] {
+        registry.arrived("u1", arrived);
+        registry.arrived("nobody", 1);
+        assert_eq!(scheduled(&registry), counted);
+    }
+}
+
+/// A report of received blocks tells what is there.
+pub async fn what_arrived_is_no_longer_expected() {
+    let nn = Namenode::fresh().await;
+    let row = register(&nn, "u1").await.unwrap();
+    let now = tokio::time::Instant::now();
+    {
+        let mut registry = nn.engine.datanodes().registry();
+        (0..2).for_each(|_| registry.schedule("u1"));
+        registry.hear(&row, &Beat::default(), now, 1).unwrap();
+    }
+    let scheduled = || nn.engine.datanodes().registry().view(now).nodes()[0].scheduled;
+    assert_eq!(scheduled(), 2);
+    let told = |what| Reported { storage: 1, block: block_id(FILE, 0), stamp: 1001, length: 1, what };
+    nn.engine
+        .datanodes()
+        .told("u1", &[told(What::Receiving), told(What::Received(None)), told(What::Deleted)]);
+    assert_eq!(scheduled(), 1);
 }
 
 /// However many replicas are to be deleted, what somebody waits for is told with the next heartbeat.
