@@ -12,6 +12,7 @@ use trellis_proto::checksum::Checksum;
 use super::core::{Core, exists, lost, unfit};
 use super::map::{Resting, Slot};
 use super::meta;
+use super::note::Note;
 use super::pipeline::{InPipeline, Io};
 use super::volume::{Place, Volume, with_sums};
 use super::writer::Writer;
@@ -102,11 +103,31 @@ impl Core {
         let block = Block { id: block_id, stamp };
         let (data, meta) = self.open_files(&volume, Place::Finalized, old)?;
         let io = self.io_of_files(&volume, old, replica.len, &data, &meta)?;
+        self.note_appended(&volume, old, (&data, &meta), &io, replica.len)?;
         self.move_files(&volume, block_id, (Place::Finalized, old.stamp), (Place::Rbw, stamp))?;
         // Counted already, as the FINALIZED one.
         let pipeline = Arc::new(InPipeline::new(volume, block, false, replica.len, io));
         self.replace(block, Slot::InPipeline(pipeline.clone()))?;
         Ok(Writer::new(self.clone(), pipeline, 0, (data, meta), false))
+    }
+
+    /// Notes the end of a replica that is appended to, unless its close did: a stock DataNode has noted nothing. The move
+    /// that follows makes it durable.
+    fn note_appended(
+        &self,
+        volume: &Volume,
+        block: Block,
+        (data, meta): (&File, &File),
+        io: &Io,
+        len: u64,
+    ) -> Result<()> {
+        let before = Note::all(meta).unwrap_or_default(); // what cannot be read cannot be written, which tells
+        if before.iter().any(|note| note.is_true(data, len, io.checksum).unwrap_or(false)) {
+            return Ok(());
+        }
+        let noted = volume.syncs.note(meta, Note::of(io.checksum, len, io.last_sum));
+        let path = volume.meta(Place::Finalized, block);
+        noted.map_err(|e| self.write_error(volume, "noting", &path, e))
     }
 
     /// The state of a FINALIZED replica's files that are opened for more: all of it was acked.
@@ -255,7 +276,7 @@ impl Core {
         let volume = rbw.volume.clone();
         let (data, meta) = self.open_files(&volume, Place::Rbw, rbw.block())?;
         if io.broken || rbw.len() > len {
-            let cut = meta::cut(&data, &meta, io.checksum, rbw.len(), len);
+            let cut = meta::cut(&data, &meta, io.checksum, (rbw.len(), Some(io.last_sum)), len);
             io.last_sum = cut.map_err(|e| self.files_error(rbw, e))?;
             io.broken = false;
             rbw.set_len(len);
@@ -263,7 +284,9 @@ impl Core {
         // Acks of the old pipeline no longer count.
         io.acked = Acked::new(len);
         if place == Place::Finalized && self.settings.sync_on_close {
-            let synced = volume.syncs.files(&data, &meta);
+            let note = Note::of(io.checksum, len, io.last_sum);
+            let noted = volume.syncs.note(&meta, note);
+            let synced = noted.and_then(|()| volume.syncs.files(&data, &meta));
             synced.map_err(|error| self.not_synced(rbw, &mut io, error))?;
         }
         self.move_files(&volume, rbw.block_id, (Place::Rbw, rbw.block().stamp), (place, stamp))?;

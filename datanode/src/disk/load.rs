@@ -121,8 +121,8 @@ impl Load<'_> {
         };
         let (data, meta_file) = (opened(&data_path)?, opened(&meta_path)?);
         let length = meta::read_header(&meta_file)
-            .and_then(|checksum| Ok((checksum, meta::good_len(&data, &meta_file, checksum)?)));
-        let (checksum, len) = match length {
+            .and_then(|checksum| Ok((checksum, meta::good_end(&data, &meta_file, checksum)?)));
+        let (checksum, (len, last_sum)) = match length {
             Ok(found) => found,
             Err(error) => match Fate::of(&error) {
                 Fate::Removed => {
@@ -137,7 +137,7 @@ impl Load<'_> {
                 Fate::Stops => return Err((data_path, error)),
             },
         };
-        let cut = data.set_len(len).and_then(|()| meta_file.set_len(meta::file_len(checksum, len)));
+        let cut = meta::end_at(&data, &meta_file, checksum, len, last_sum);
         cut.map_err(|e| (data_path, e))?;
         self.found.push((
             block.id,

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use trellis_proto::checksum::{Checksum, ChecksumType, CompositeCrc};
 
+use super::note::Note;
+
 /// Bytes before the first sum.
 pub const HEADER_BYTES: u64 = 7;
 const VERSION: u16 = 1;
@@ -61,8 +63,15 @@ pub fn last_sum(data: &File, meta: &File, checksum: Checksum, len: u64) -> io::R
 }
 
 /// Cuts both files from `len` to `new_len` bytes of data and returns [`last_sum`]. The chunk that is cut is verified
-/// before: a fault in it must not get a good sum.
-pub fn cut(data: &File, meta: &File, checksum: Checksum, len: u64, new_len: u64) -> io::Result<u32> {
+/// before: a fault in it must not get a good sum. `known`: the sum of a partial last chunk, where the one on disk may be
+/// another.
+pub fn cut(
+    data: &File,
+    meta: &File,
+    checksum: Checksum,
+    (len, known): (u64, Option<u32>),
+    new_len: u64,
+) -> io::Result<u32> {
     let start = checksum.chunk_start(new_len);
     let whole = (start + u64::from(checksum.bytes_per_checksum())).min(len);
     let mut last = 0;
@@ -70,18 +79,22 @@ pub fn cut(data: &File, meta: &File, checksum: Checksum, len: u64, new_len: u64)
         let mut chunk = vec![0; (whole - start) as usize];
         data.read_exact_at(&mut chunk, start)?;
         let mut sum = [0; 4];
-        meta.read_exact_at(&mut sum, sum_offset(checksum, start))?;
+        match known.filter(|_| whole == len && checksum.chunk_start(len) != len) {
+            Some(known) => sum = known.to_be_bytes(),
+            None => meta.read_exact_at(&mut sum, sum_offset(checksum, start))?,
+        }
         checksum
             .verify(&chunk, &sum)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
         last = checksum.kind().sum(&chunk[..(new_len - start) as usize]);
     }
+    Note::cut(meta, new_len)?;
     end_at(data, meta, checksum, new_len, last)?;
     Ok(last)
 }
 
 /// Ends both files after `len` bytes of data, the last chunk of which, if it is partial, has this sum. After a crash
-/// between any two steps [`good_len`] is at least `len`.
+/// between any two steps [`good_end`] is at least `len`.
 pub fn end_at(data: &File, meta: &File, checksum: Checksum, len: u64, last: u32) -> io::Result<()> {
     ENDING.iter().try_for_each(|step| step(data, meta, checksum, len, last))
 }
@@ -102,16 +115,35 @@ const ENDING: [Step; 3] = [
     |data, _, _, len, _| data.set_len(len),
 ];
 
-/// How many bytes of a replica that was being written are good after a crash: up to the end of the last chunk whose sum
-/// is right. As stock HDFS, it does not look further ahead of that one: a fault in there is for readers to find, who
+/// How many bytes of a replica that was being written are good after a crash, and the sum of the last chunk of them: up to
+/// the end of the last chunk whose sum is right, or of what was noted as durable, if that is more. As stock HDFS, it does not look further ahead of that one: a fault in there is for readers to find, who
 /// have other replicas; to cut there would shorten those too.
-pub fn good_len(data: &File, meta: &File, checksum: Checksum) -> io::Result<u64> {
-    let chunk_bytes = u64::from(checksum.bytes_per_checksum());
+pub fn good_end(data: &File, meta: &File, checksum: Checksum) -> io::Result<(u64, u32)> {
     let data_len = data.metadata()?.len();
     if checksum.kind() == ChecksumType::Null {
-        return Ok(data_len);
+        return Ok((data_len, 0));
     }
     let sums = meta.metadata()?.len().saturating_sub(HEADER_BYTES) / checksum.sum_bytes() as u64;
+    let (len, last_sum) = summed_end(data, meta, checksum, data_len, sums)?;
+    // Of the chunks before it there must be sums.
+    let is_more = |note: &Note| len < note.len && checksum.chunks(checksum.chunk_start(note.len)) <= sums;
+    for note in Note::all(meta)?.into_iter().filter(is_more) {
+        if note.is_true(data, data_len, checksum)? {
+            return Ok((note.len, note.last_sum));
+        }
+    }
+    Ok((len, last_sum))
+}
+
+/// The end of the last chunk whose sum is right, and that sum, in `data_len` bytes with so many sums.
+fn summed_end(
+    data: &File,
+    meta: &File,
+    checksum: Checksum,
+    data_len: u64,
+    sums: u64,
+) -> io::Result<(u64, u32)> {
+    let chunk_bytes = u64::from(checksum.bytes_per_checksum());
     let window = (WINDOW_BYTES / chunk_bytes).max(1);
     let last = checksum.chunks(data_len).min(sums);
     let mut end = last;
@@ -126,14 +158,15 @@ pub fn good_len(data: &File, meta: &File, checksum: Checksum) -> io::Result<u64>
         let chunks = bytes.chunks(chunk_bytes as usize).zip(sum_bytes.as_chunks::<4>().0);
         for (index, (chunk, sum)) in chunks.enumerate().rev() {
             let parts = first + index as u64 + 1 == last && chunk.len() <= PARTS_OF_BYTES;
-            let good = good_part(checksum.kind(), chunk, u32::from_be_bytes(*sum), parts);
+            let sum = u32::from_be_bytes(*sum);
+            let good = good_part(checksum.kind(), chunk, sum, parts);
             if good > 0 {
-                return Ok(from + index as u64 * chunk_bytes + good as u64);
+                return Ok((from + index as u64 * chunk_bytes + good as u64, sum));
             }
         }
         end = first;
     }
-    Ok(0)
+    Ok((0, 0))
 }
 
 /// How much of a chunk, from its start on, the sum is right for: all of it or nothing; or, if `parts` are looked for, as
@@ -174,6 +207,11 @@ mod tests {
         (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
     }
 
+    /// The sum of the last chunk, whole or not.
+    fn last_sum_of(data: &[u8]) -> u32 {
+        Checksum::DEFAULT.kind().sum(data.chunks(512).next_back().unwrap_or_default())
+    }
+
     #[test]
     fn a_header_as_a_stock_datanode_writes_it() {
         assert_eq!(header(Checksum::DEFAULT), [0, 1, 2, 0, 0, 2, 0]);
@@ -193,13 +231,13 @@ mod tests {
         let whole = bytes(1300);
         for to in [0, 1, 511, 512, 600, 1024, 1299, 1300] {
             let (data, meta) = files(&whole, Checksum::DEFAULT);
-            let sum = cut(&data, &meta, Checksum::DEFAULT, 1300, to).unwrap();
+            let sum = cut(&data, &meta, Checksum::DEFAULT, (1300, None), to).unwrap();
             assert_eq!(last_sum(&data, &meta, Checksum::DEFAULT, to).unwrap(), sum, "to {to}");
             assert_eq!(meta.metadata().unwrap().len(), file_len(Checksum::DEFAULT, to));
         }
         let (data, meta) = files(&whole, Checksum::DEFAULT);
         data.write_all_at(&[!whole[700]], 700).unwrap();
-        let error = cut(&data, &meta, Checksum::DEFAULT, 1300, 600).unwrap_err();
+        let error = cut(&data, &meta, Checksum::DEFAULT, (1300, None), 600).unwrap_err();
         assert_eq!((error.kind(), data.metadata().unwrap().len()), (io::ErrorKind::InvalidData, 1300));
     }
 
@@ -213,7 +251,9 @@ mod tests {
                 for step in &ENDING[..steps] {
                     step(&data, &meta, Checksum::DEFAULT, to as u64, last).unwrap();
                 }
-                let good = good_len(&data, &meta, Checksum::DEFAULT).unwrap() as usize;
+                let (good, sum) = good_end(&data, &meta, Checksum::DEFAULT).unwrap();
+                assert_eq!(sum, last_sum_of(&whole[..good as usize]));
+                let good = good as usize;
                 assert!((to..=1300).contains(&good), "cut to {to}, {steps} steps: {good} are good");
                 // Nor is there a wrong sum before the end.
                 let mut sums = vec![0; Checksum::DEFAULT.sums_len(good)];
@@ -229,7 +269,7 @@ mod tests {
         let good = |change: &dyn Fn(&File, &File)| {
             let (data, meta) = files(&whole, Checksum::DEFAULT);
             change(&data, &meta);
-            good_len(&data, &meta, Checksum::DEFAULT).unwrap()
+            good_end(&data, &meta, Checksum::DEFAULT).unwrap().0
         };
         assert_eq!(good(&|_, _| ()), 1300);
         assert_eq!(good(&|data, _| data.set_len(1200).unwrap()), 1024, "data of the last chunk is missing");
@@ -241,5 +281,90 @@ mod tests {
         assert_eq!(good(&|data, _| data.write_all_at(&whole, 1100).unwrap()), 1024, "another packet's data");
         assert_eq!(good(&|data, _| data.write_all_at(&[0; 788], 512).unwrap()), 512, "a tail of zeros");
         assert_eq!(good(&|data, _| data.write_all_at(&[!whole[3]], 3).unwrap()), 1300, "not its business");
+    }
+
+    #[test]
+    fn what_was_noted_is_good_as_long_as_its_bytes_are_there() {
+        let whole = bytes(1300);
+        // The sums on disk are those of 1300 bytes; this was noted before.
+        let good = |noted: Note, change: &dyn Fn(&File, &File)| {
+            let (data, meta) = files(&whole, Checksum::DEFAULT);
+            noted.add(&meta).unwrap();
+            change(&data, &meta);
+            let (good, sum) = good_end(&data, &meta, Checksum::DEFAULT).unwrap();
+            end_at(&data, &meta, Checksum::DEFAULT, good, sum).unwrap();
+            assert_eq!(good_end(&data, &meta, Checksum::DEFAULT).unwrap(), (good, sum), "it was put right");
+            good
+        };
+        let note = |len: usize| {
+            let sum = Checksum::DEFAULT.kind().sum(&whole[len - len % 512..len]);
+            Note { len: len as u64, last_sum: sum }
+        };
+        assert_eq!(good(note(1200), &|_, _| ()), 1300, "there is more by now");
+        assert_eq!(
+            good(note(1200), &|data, _| data.set_len(1200).unwrap()),
+            1200,
+            "without the last packet's data"
+        );
+        assert_eq!(good(note(1200), &|data, _| data.set_len(1250).unwrap()), 1200);
+        assert_eq!(good(note(1200), &|data, _| data.write_all_at(&[0; 100], 1200).unwrap()), 1200);
+        assert_eq!(good(note(700), &|data, _| data.set_len(700).unwrap()), 700, "chunks later");
+        assert_eq!(
+            good(note(700), &|data, _| data.write_all_at(&[0; 600], 700).unwrap()),
+            700,
+            "chunks of zeros later"
+        );
+        assert_eq!(good(note(200), &|data, _| data.set_len(200).unwrap()), 200, "in the first chunk");
+        let before_it = |data: &File, meta: &File| {
+            Note { len: 1250, last_sum: 7 }.add(meta).unwrap();
+            data.set_len(1280).unwrap();
+        };
+        assert_eq!(good(note(1200), &before_it), 1200, "the last note came without its data");
+        // It vouches for exactly its bytes.
+        assert_eq!(good(note(1200), &|data, _| data.set_len(1199).unwrap()), 1024);
+        let torn = |data: &File, _: &File| data.write_all_at(&[!whole[1100]], 1100).unwrap();
+        assert_eq!(good(note(1200), &torn), 1024);
+        assert_eq!(good(Note { last_sum: 7, ..note(1200) }, &|data, _| data.set_len(1200).unwrap()), 1024);
+        assert_eq!(good(Note { len: 1100, ..note(1200) }, &|data, _| data.set_len(1200).unwrap()), 1024);
+        for len in [0, 1024, u64::MAX] {
+            assert_eq!(
+                good(Note { len, last_sum: 0 }, &|data, _| data.set_len(1200).unwrap()),
+                1024,
+                "{len}"
+            );
+        }
+        // Nor for chunks whose sums are gone.
+        assert_eq!(good(note(1200), &|_, meta| meta.set_len(7 + 8).unwrap()), 1200, "only its own");
+        assert_eq!(good(note(1200), &|_, meta| meta.set_len(7 + 4).unwrap()), 512);
+    }
+
+    #[test]
+    fn a_cut_takes_away_what_was_noted_of_more() {
+        let whole = bytes(1300);
+        for (to, stays) in [(1300, true), (1200, true), (1199, false), (512, false)] {
+            let (data, meta) = files(&whole, Checksum::DEFAULT);
+            Note { len: 1200, last_sum: 1 }.add(&meta).unwrap();
+            cut(&data, &meta, Checksum::DEFAULT, (1300, None), to).unwrap();
+            assert_eq!(!Note::all(&meta).unwrap().is_empty(), stays, "cut to {to}");
+        }
+    }
+
+    #[test]
+    fn a_cut_believes_the_sum_that_is_known() {
+        let whole = bytes(1300);
+        for (to, first) in [(1300, 0), (1100, 0), (1024, 0), (600, 0), (1300, 1)] {
+            let (data, meta) = files(&whole, Checksum::DEFAULT);
+            let known = last_sum_of(&whole).wrapping_add(first);
+            // What a write that failed left.
+            meta.write_all_at(&[1; 8], sum_offset(Checksum::DEFAULT, 1024)).unwrap();
+            data.write_all_at(&[1; 300], 1300).unwrap();
+            let cut = cut(&data, &meta, Checksum::DEFAULT, (1300, Some(known)), to);
+            if first != 0 {
+                assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::InvalidData);
+                continue;
+            }
+            assert_eq!(last_sum(&data, &meta, Checksum::DEFAULT, to).unwrap(), cut.unwrap(), "to {to}");
+            assert_eq!(data.metadata().unwrap().len(), to);
+        }
     }
 }

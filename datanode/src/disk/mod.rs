@@ -8,7 +8,7 @@
 //! | `core` | what all share, and the order of locks |
 //! | `create`, `finish`, `recovery`, `delete` | what changes a replica's state |
 //! | `writer`, `reader` | its bytes |
-//! | `sync` | what makes bytes and names durable |
+//! | `sync`, `note` | what makes bytes and names durable; what is noted of bytes that are |
 //! | `load`, `scanner` | what a start finds; what the disk loses later |
 //! | `suspects` | replicas that somebody else found wrong |
 
@@ -21,6 +21,7 @@ mod load;
 mod map;
 mod meta;
 mod names;
+mod note;
 mod pipeline;
 mod reader;
 mod recovery;

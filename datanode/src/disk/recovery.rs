@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::core::{Core, lost, unfit};
 use super::map::{Recovering, Resting, Slot};
 use super::meta;
+use super::note::Note;
 use super::reader::Reader;
 use super::volume::{Place, is_contradiction};
 use crate::store::{
@@ -51,7 +52,8 @@ impl Core {
                 }
                 if io.broken {
                     let (data, meta) = self.open_files(&rbw.volume, Place::Rbw, rbw.block())?;
-                    let cut = meta::cut(&data, &meta, io.checksum, rbw.len(), rbw.len());
+                    let end = (rbw.len(), Some(io.last_sum));
+                    let cut = meta::cut(&data, &meta, io.checksum, end, rbw.len());
                     cut.map_err(|e| self.files_error(&rbw, e))?;
                     io.broken = false;
                 }
@@ -117,22 +119,28 @@ impl Core {
         let place = slot.place();
         let from = Block { id: block.id, stamp: old.stamp };
         let (data, meta_file) = self.open_files(&volume, place, from)?;
-        let changed = || -> io::Result<()> {
+        let changed = || -> io::Result<Option<Note>> {
             let checksum = meta::read_header(&meta_file)?;
-            if len < old.len {
-                meta::cut(&data, &meta_file, checksum, old.len, len)?;
-            }
-            Ok(())
+            let last_sum = match len < old.len {
+                true => Some(meta::cut(&data, &meta_file, checksum, (old.len, None), len)?),
+                // A fault is for its readers to find.
+                false => meta::last_sum(&data, &meta_file, checksum, len).ok(),
+            };
+            Ok(last_sum.and_then(|sum| Note::of(checksum, len, sum)))
         };
         let path = volume.data(place, block.id);
-        changed().map_err(|error| match is_contradiction(&error) {
+        let note = changed().map_err(|error| match is_contradiction(&error) {
             true => {
                 self.corrupt(self.replica(from, old.len, ReplicaState::Rur, old.volume), &error.to_string())
             }
             false => self.write_error(&volume, "recovering", &path, error),
         })?;
+        let synced = || {
+            volume.syncs.note(&meta_file, note)?;
+            volume.syncs.files(&data, &meta_file)
+        };
         if self.settings.sync_on_close
-            && let Err(error) = volume.syncs.files(&data, &meta_file)
+            && let Err(error) = synced()
         {
             let recovering = Recovering { lost: true, ..(**recovering).clone() };
             self.replace(block, Slot::Recovering(Box::new(recovering)))?;

@@ -70,7 +70,7 @@ impl Volume {
             room: Room::new(Box::new(move || measure(&measured)), LIMITS),
             storage: storage.into(),
             storage_type,
-            syncs: Syncs::default(),
+            syncs: Syncs::new(folder.path().to_owned()),
             pool_dir,
             folder,
             reserve,

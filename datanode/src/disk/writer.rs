@@ -9,6 +9,7 @@ use trellis_proto::data_transfer::CHECKSUM_BYTES;
 
 use super::core::{Core, lost};
 use super::meta;
+use super::note::Note;
 use super::pipeline::{InPipeline, Io};
 use super::volume::is_full;
 use crate::store::{Acked, Replica, ReplicaWriter, Result, StoreError, WriterStopped};
@@ -83,12 +84,16 @@ impl Writer {
     /// Makes what was written durable, unless it is. If that fails once, the replica is lost.
     fn sync_files(&mut self) -> Result<()> {
         let pipeline = &self.pipeline;
-        if pipeline.io().lost {
+        let io = pipeline.io();
+        if io.lost {
             return Err(lost(pipeline.block()));
         }
         if self.dirty {
+            let syncs = &pipeline.volume.syncs;
+            let noted = syncs.note(&self.meta, Note::of(self.checksum, pipeline.len(), io.last_sum));
+            drop(io);
             // Readers of a replica that is being written do not wait for this.
-            let synced = pipeline.volume.syncs.files(&self.data, &self.meta);
+            let synced = noted.and_then(|()| syncs.files(&self.data, &self.meta));
             synced.map_err(|error| self.core.not_synced(pipeline, &mut pipeline.io(), error))?;
             self.dirty = false;
         }
@@ -279,9 +284,11 @@ impl<'a> Packet<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::core::lock;
+    use super::super::reader::Reader;
     use super::super::tests::core;
+    use super::super::volume::Place;
     use super::*;
-    use crate::store::{Block, Target};
+    use crate::store::{Block, ReplicaReader, Target};
 
     /// After a sync that failed once all say no, though the next one would not fail.
     #[test]
@@ -340,5 +347,40 @@ mod tests {
         failed(Box::new(copy).into_rbw(3).unwrap_err());
         assert!(core.map().get(5).is_none());
         assert!(volume.failure().is_none() && lock(&events).is_empty());
+    }
+
+    /// Neither what it wrote nor what it did to the last sum counts: what was there before is known.
+    #[test]
+    fn a_failed_write_that_could_not_be_undone_is_no_fault() {
+        let dir = tempfile::tempdir().unwrap();
+        let (core, events) = core(dir.path());
+        let bytes: Vec<u8> = (0..700u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let block = |id, stamp| Block { id, stamp };
+        for id in 1..=3 {
+            let mut writer = core.create(block(id, 1), &Target::default(), Checksum::DEFAULT, false).unwrap();
+            writer.write(0, None, &bytes).unwrap();
+            writer.acked().advance(700);
+            writer.data.write_all_at(b"more", 700).unwrap();
+            writer.meta.write_all_at(&[7; 8], meta::sum_offset(Checksum::DEFAULT, 512)).unwrap();
+            writer.pipeline.io().broken = true;
+            assert!(matches!(writer.write(700, None, b"d"), Err(StoreError::Unfit { .. })));
+        }
+        core.init_recovery(block(1, 1), 2).unwrap();
+        core.update_recovery(block(1, 1), 2, 0, 700).unwrap();
+        core.recover_close(block(2, 1), 2, 700).unwrap();
+        let mut again = core.recover_rbw(block(3, 1), 2, 700, 700).unwrap();
+        again.write(700, None, b"d").unwrap();
+        Box::new(again).finish().unwrap();
+        for (id, len) in [(1, 700), (2, 700), (3, 701)] {
+            let mut reader = Reader::open(&core, block(id, 2)).unwrap();
+            let (mut data, mut sums) = (vec![0; len], [0; 8]);
+            reader.read(0, &mut data).unwrap();
+            assert_eq!(data[..700], bytes);
+            reader.read_sums(0, &mut sums).unwrap();
+            Checksum::DEFAULT.verify(&data, &sums).unwrap();
+            let file = File::open(core.volumes[0].data(Place::Finalized, id)).unwrap();
+            assert_eq!(file.metadata().unwrap().len(), len as u64);
+        }
+        assert!(lock(&events).is_empty());
     }
 }

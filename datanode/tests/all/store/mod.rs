@@ -4,6 +4,7 @@ mod damage;
 mod folders;
 mod life;
 mod model;
+mod power;
 mod races;
 mod room;
 mod scan;
