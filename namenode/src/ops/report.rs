@@ -257,8 +257,9 @@ fn present(
 fn gone(tx: &mut Tx<'_, '_>, told: &Reported, found: FoundBlock, applied: &mut Applied) -> Result<()> {
     let old = tx.get(&storage_replica(told.storage, told.block), Hold::Loose)?;
     let is_recent = |old: &Replica| matches!(told.what, What::Missing(since) if old.reported_ms >= since);
-    // What is told of an earlier replica does not end the wait for a copy.
-    let stays = |old: &Replica| is_recent(old) || old.ordered() == Ordered::Copy;
+    // What is told of an earlier replica, late, takes nothing from one that came again, or is to come.
+    let is_of_another = |old: &Replica| matches!(told.what, What::Deleted) && told.stamp < old.stamp;
+    let stays = |old: &Replica| is_recent(old) || is_of_another(old) || old.ordered() == Ordered::Copy;
     if old.is_none_or(|old| stays(&old.value)) {
         return Ok(());
     }

@@ -135,6 +135,10 @@ pub async fn replicas_come_change_and_go() {
     assert_eq!(apply(&nn, "u1", whole).await.unwrap(), Applied::default(), "told as it is known");
     // A report that was overtaken does not undo one that is whole.
     assert_eq!(apply(&nn, "u1", vec![told(0, STORAGE, What::Receiving)]).await.unwrap().changed, 0);
+    // Nor does the deletion of an earlier one that is told late.
+    let earlier = Reported { stamp: 1000, ..told(0, STORAGE, What::Deleted) };
+    assert_eq!(apply(&nn, "u1", vec![earlier]).await.unwrap(), Applied::default());
+    assert_eq!(found(&nn, 0, STORAGE).await.map(|r| r.stamp), Some(1001));
     assert!(!is_noted(&nn, FILE).await);
     assert_eq!(apply(&nn, "u1", vec![told(0, STORAGE, What::Deleted)]).await.unwrap().changed, 1);
     assert_eq!(found(&nn, 0, STORAGE).await, None);

@@ -64,7 +64,10 @@ impl Pair {
                 _ => {}
             }
         }
-        self.model.told(on, id, Some(replica).filter(|_| what != What::Deleted));
+        let newer = |known: &(u64, u64)| what == What::Deleted && replica.0 < known.0;
+        if !self.model.known.get(&(on, id)).is_some_and(newer) {
+            self.model.told(on, id, Some(replica).filter(|_| what != What::Deleted));
+        }
         assert!(!self.report(on, id, what, replica).await.is_not_owner);
     }
 
