@@ -2,7 +2,10 @@
 //! a length, closes them under the recovery's stamp, and tells the active namenode.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::future::join_all;
+use tokio::time::timeout;
 use trellis_client::config::ConnectionConfig;
 use trellis_client::namenode::Namenode;
 use trellis_client::uri::Address;
@@ -16,6 +19,10 @@ use trellis_proto::hdfs::{
 
 use crate::shared::{Shared, blocking};
 use crate::store::{Block, RecoveryInfo, ReplicaState, StoreError};
+
+/// How long another datanode may take to stop its writer. One that hangs must not hold up the others until the namenode
+/// begins a recovery anew, which would wait for it again.
+const STOP: Duration = Duration::from_secs(10);
 
 /// A datanode that has a replica.
 enum Holder {
@@ -70,13 +77,15 @@ impl Recovery<'_> {
             // Nobody has a byte of it.
             return self.commit(0, true, Vec::new(), Vec::new()).await;
         }
-        let (len, taking_part) = agree(&records)?;
         let truncate = self.recovering.truncate_block.as_ref();
-        let len = truncate.map_or(len, |block| block.num_bytes());
+        let (len, taking_part) = agree(&records, truncate.map(|block| block.num_bytes()))?;
         let new_block_id = truncate.map_or(self.block.id, |block| block.block_id);
         let (mut ids, mut storages, mut failures) = (Vec::new(), Vec::new(), Vec::new());
-        for record in taking_part {
-            match self.update(record, new_block_id, len).await {
+        let updates = taking_part
+            .into_iter()
+            .map(|record| async move { (record, self.update(record, new_block_id, len).await) });
+        for (record, updated) in join_all(updates).await {
+            match updated {
                 Ok(storage) => {
                     ids.push(record.id.clone());
                     storages.push(storage);
@@ -99,13 +108,16 @@ impl Recovery<'_> {
     async fn collect(&self) -> Result<Vec<Record>, String> {
         let (mut records, mut failures, mut unfit) = (Vec::new(), Vec::new(), 0);
         let nodes = &self.recovering.block.locs;
-        for node in nodes {
-            let id = node.id.clone();
-            let holder = match id.datanode_uuid == self.shared.id.datanode_uuid {
+        let asked = nodes.iter().map(|node| async move {
+            let holder = match node.id.datanode_uuid == self.shared.id.datanode_uuid {
                 true => Holder::Here,
-                false => Holder::There(self.connect(&id)),
+                false => Holder::There(self.connect(&node.id)),
             };
-            match self.init(&holder).await {
+            let found = self.init(&holder).await;
+            (node.id.clone(), holder, found)
+        });
+        for (id, holder, found) in join_all(asked).await {
+            match found {
                 Ok(Some(info)) if info.block.stamp >= self.block.stamp && info.len > 0 => match info.state {
                     ReplicaState::Finalized | ReplicaState::Rbw | ReplicaState::Rwr => {
                         records.push(Record { id, holder, info });
@@ -145,7 +157,9 @@ impl Recovery<'_> {
             Holder::There(link) => link,
         };
         let request = InitReplicaRecoveryRequestProto { block: self.recovering.clone() };
-        let answer = link.call_once(&protocol::INIT_REPLICA_RECOVERY, &request).await.map_err(refusal)?;
+        let answer = timeout(STOP, link.call_once(&protocol::INIT_REPLICA_RECOVERY, &request)).await;
+        let late = |_| Refusal::Failed(format!("no answer for {} s", STOP.as_secs()));
+        let answer = answer.map_err(late)?.map_err(refusal)?;
         Ok(answer.block.filter(|_| answer.replica_found).map(|found| RecoveryInfo {
             block: Block { id: found.block_id, stamp: found.gen_stamp },
             len: found.num_bytes(),
@@ -216,15 +230,27 @@ impl Recovery<'_> {
 
 /// The length that all are to have, and whose replicas can have it. Finished ones rule; else those being written, down
 /// to the shortest; else those found at a restart.
-fn agree(records: &[Record]) -> Result<(u64, Vec<&Record>), String> {
+///
+/// Finished ones differ when an earlier recovery ended for some of them only, and the namenode never heard of it. To be
+/// cut, each that has what stays will do, whether it was cut already or not. Otherwise the longest ones rule: what was
+/// acknowledged is in each of them, unless it lost bytes, and then it is short. (Stock's primary refuses both, for ever.)
+fn agree(records: &[Record], cut_to: Option<u64>) -> Result<(u64, Vec<&Record>), String> {
     let of = |state: ReplicaState| records.iter().filter(move |record| record.info.state == state);
-    let mut finished = of(ReplicaState::Finalized).map(|record| record.info.len);
-    if let Some(len) = finished.next() {
-        if finished.any(|other| other != len) {
-            return Err("finished replicas differ in length".to_owned());
+    if let Some(len) = cut_to {
+        let has_it = |record: &&Record| record.info.len >= len;
+        let written = of(ReplicaState::Finalized).chain(of(ReplicaState::Rbw));
+        let mut taking_part: Vec<&Record> = written.filter(has_it).collect();
+        if taking_part.is_empty() {
+            taking_part.extend(of(ReplicaState::Rwr).filter(has_it));
         }
-        let as_long = of(ReplicaState::Rbw).filter(|record| record.info.len == len);
-        return Ok((len, of(ReplicaState::Finalized).chain(as_long).collect()));
+        return match taking_part.is_empty() {
+            true => Err(format!("no replica has the {len} bytes that are to stay")),
+            false => Ok((len, taking_part)),
+        };
+    }
+    if let Some(len) = of(ReplicaState::Finalized).map(|record| record.info.len).max() {
+        let as_long = |state| of(state).filter(move |record| record.info.len == len);
+        return Ok((len, as_long(ReplicaState::Finalized).chain(as_long(ReplicaState::Rbw)).collect()));
     }
     for state in [ReplicaState::Rbw, ReplicaState::Rwr] {
         if let Some(len) = of(state).map(|record| record.info.len).min() {
@@ -250,18 +276,30 @@ mod tests {
         Record { id: DatanodeIdProto::default(), holder: Holder::Here, info }
     }
 
-    fn agreed(records: &[(ReplicaState, u64)]) -> Result<(u64, usize), String> {
+    fn agreed(records: &[(ReplicaState, u64)], cut_to: Option<u64>) -> Result<(u64, Vec<u64>), String> {
         let records: Vec<_> = records.iter().map(|(state, len)| record(*state, *len)).collect();
-        agree(&records).map(|(len, all)| (len, all.len()))
+        let lens = |all: Vec<&Record>| all.iter().map(|record| record.info.len).collect();
+        agree(&records, cut_to).map(|(len, all)| (len, lens(all)))
     }
 
     #[test]
-    fn stocks_rules_of_precedence() {
+    fn rules_of_precedence() {
         use ReplicaState::{Finalized, Rbw, Rwr};
-        assert_eq!(agreed(&[(Finalized, 9), (Rbw, 9), (Rbw, 12), (Rwr, 9)]), Ok((9, 2)));
-        assert_eq!(agreed(&[(Rbw, 9), (Rbw, 5), (Rwr, 3)]), Ok((5, 2)));
-        assert_eq!(agreed(&[(Rwr, 7), (Rwr, 8)]), Ok((7, 2)));
-        assert!(agreed(&[(Finalized, 9), (Finalized, 8)]).is_err());
+        let agreed = |records: &[_]| agreed(records, None);
+        assert_eq!(agreed(&[(Finalized, 9), (Rbw, 9), (Rbw, 12), (Rwr, 9)]), Ok((9, vec![9, 9])));
+        assert_eq!(agreed(&[(Rbw, 9), (Rbw, 5), (Rwr, 3)]), Ok((5, vec![9, 5])));
+        assert_eq!(agreed(&[(Rwr, 7), (Rwr, 8)]), Ok((7, vec![7, 8])));
+        assert_eq!(agreed(&[(Finalized, 8), (Finalized, 9), (Rbw, 8)]), Ok((9, vec![9])));
         assert!(agreed(&[]).is_err());
+    }
+
+    #[test]
+    fn a_cut_that_ended_for_some_replicas_ends_for_the_others() {
+        use ReplicaState::{Finalized, Rbw, Rwr};
+        let agreed = |records: &[_]| agreed(records, Some(5));
+        assert_eq!(agreed(&[(Finalized, 5), (Finalized, 9)]), Ok((5, vec![5, 9])));
+        assert_eq!(agreed(&[(Finalized, 9), (Rbw, 6), (Rbw, 4), (Rwr, 9)]), Ok((5, vec![9, 6])));
+        assert_eq!(agreed(&[(Finalized, 4), (Rwr, 9)]), Ok((5, vec![9])));
+        assert!(agreed(&[(Finalized, 4), (Rwr, 3)]).is_err());
     }
 }

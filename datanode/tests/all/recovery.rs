@@ -13,8 +13,9 @@ use trellis_proto::hdfs::{
     BlockProto, DatanodeIdProto, DatanodeInfoProto, DeleteBlockPoolRequestProto,
     GetBalancerBandwidthRequestProto, GetReplicaVisibleLengthRequestProto, GetVolumeReportRequestProto,
     InitReplicaRecoveryRequestProto, LocatedBlockProto, RecoveringBlockProto, ShutdownDatanodeRequestProto,
-    TriggerBlockReportRequestProto, client_datanode_protocol_service as client,
-    inter_datanode_protocol_service as inter, reconfiguration_protocol_service as reconfiguration,
+    TriggerBlockReportRequestProto, UpdateReplicaUnderRecoveryRequestProto,
+    client_datanode_protocol_service as client, inter_datanode_protocol_service as inter,
+    reconfiguration_protocol_service as reconfiguration,
 };
 use trellis_proto::methods::{Rpc, Service};
 use trellis_proto::presence::Checked;
@@ -115,6 +116,38 @@ async fn a_truncation_cuts_finished_replicas_and_one_node_may_be_gone() {
     let found = blocking(move || Peer::read_block(address, block(1, 20, 1234))).await;
     assert_eq!(found, data[..1234]);
     one.stop().await;
+}
+
+/// Its primary died when one datanode had ended it: the next recovery ends it for all.
+#[tokio::test]
+async fn a_truncation_that_one_of_two_has_ended_goes_on() {
+    let (namenode, others) = (Namenode::start().await, Namenode::start().await);
+    let (one, two) = (Node::start(&namenode, config()).await, Node::start(&others, config()).await);
+    let (a, b, data) = (one.datanode.data, two.datanode.data, bytes(3000));
+    let sent = data.clone();
+    blocking(move || [a, b].map(|address| Peer::write_block(address, &write_op(1, 7, &[]), &sent))).await;
+    let ids = [one.id.clone(), two.id.clone()];
+    let earlier = RecoveringBlockProto { new_gen_stamp: 19, ..recovering(1, 7, &ids, Some(1234)) };
+    let ended = link(&two, &inter::SERVICE, "hdfs");
+    let init = InitReplicaRecoveryRequestProto { block: earlier };
+    ended.call_once(&inter::INIT_REPLICA_RECOVERY, &init).await.unwrap();
+    let update = UpdateReplicaUnderRecoveryRequestProto {
+        block: block(1, 7, 3000),
+        recovery_id: 19,
+        new_length: 1234,
+        new_block_id: Some(1),
+    };
+    ended.call_once(&inter::UPDATE_REPLICA_UNDER_RECOVERY, &update).await.unwrap();
+    namenode.command(recover(recovering(1, 7, &ids, Some(1234))));
+    let commit = commits(&namenode, 1).await;
+    assert_eq!((commit.new_length, &commit.new_taragets[..]), (1234, &ids[..]));
+    for address in [a, b] {
+        let found = blocking(move || Peer::read_block(address, block(1, 20, 1234))).await;
+        assert_eq!(found, data[..1234]);
+    }
+    for node in [one, two] {
+        node.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Whether somebody looks after blocks that have too few replicas, too many or corrupt ones.
 //!
-//! The job that has replicas copied and removed looks at noted files alone: of one that is not noted nobody would ever
-//! see to them. Which datanodes live is not among the rows, and replicas of a dead one matter to nobody. So a caller who
+//! The job that has replicas copied and removed, and recoveries begun anew, looks at noted files alone: of one that is not
+//! noted nobody would ever see to them. Which datanodes live is not among the rows, and replicas of a dead one matter to nobody. So a caller who
 //! knows nothing of datanodes is told of too few only, where replicas on whatever storage are taken for ones that count.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use super::rows::{Found, PARTITIONS, Walk, read, scan};
 /// Replicas of a block that are read at a time.
 const REPLICAS: u32 = 32;
 
-/// A complete block: the inode that has it, its ordinal there.
+/// A block that is complete or being recovered: the inode that has it, its ordinal there.
 struct Placed {
     inode: u64,
     ordinal: u32,
@@ -40,8 +40,8 @@ pub async fn noted(
     // Their versions were looked at before.
     let mut quiet = Findings::default();
     while let Some(batch) = walk.next(store, &mut quiet).await? {
-        let complete: Vec<Placed> = batch.into_iter().filter_map(placed).collect();
-        for blocks in complete.chunks(PARTITIONS) {
+        let all: Vec<Placed> = batch.into_iter().filter_map(placed).collect();
+        for blocks in all.chunks(PARTITIONS) {
             let mut owners: Vec<u64> = blocks.iter().map(|placed| placed.inode).collect();
             owners.dedup();
             let keys: Vec<_> = owners.iter().map(|owner| attention(*owner)).collect();
@@ -74,8 +74,9 @@ pub async fn noted(
 
 fn placed(found: Found<Blocks>) -> Option<Placed> {
     let ordinal = ordinal_in(found.key.rest())?;
-    let is_complete = found.value.state == BlockState::Complete as i32;
-    is_complete.then_some(Placed { inode: found.key.partition(), ordinal, block: found.value })
+    let is_looked_after =
+        [BlockState::Complete as i32, BlockState::UnderRecovery as i32].contains(&found.value.state);
+    is_looked_after.then_some(Placed { inode: found.key.partition(), ordinal, block: found.value })
 }
 
 /// What is wrong with the replicas of a block, if anything is.
@@ -86,6 +87,9 @@ fn trouble(
     storages: &Storages,
     all_live: bool,
 ) -> Option<String> {
+    if block.state == BlockState::UnderRecovery as i32 {
+        return Some("is being recovered".to_owned());
+    }
     // Of what is ordered, another check sees to it that it is noted.
     let is_settled = |replica: &Replica| replica.ordered == Ordered::Nothing as i32;
     let is_good = |replica: &Replica| {

@@ -6,7 +6,7 @@
 //! Held    renewLease, create: the holder's row is merged. Take-over past the soft limit and expiry past the hard one
 //!         hold it unchanged, counters included: a renewal that commits in between wins. recoverLease does not ask it.
 //! Rows    renewLease: lease_holders 1m. Closing a file: inodes 1w · open_files 1w · blocks 2r. A file whose last block is
-//!         unfinished: inodes 1w · blocks 1w · commands 1w · open_files 1w · lease_holders 1m.
+//!         unfinished: inodes 1w · blocks 1w · commands 1w · attention 1w · open_files 1w · lease_holders 1m.
 //! Cost    renewLease 1 fetch + 1 commit, whatever the number of open files; an unknown holder 1 fetch. recoverLease
 //!         warm 1 fetch + 1 commit of an open file whose blocks are complete, 1 fetch of a closed one; to have a block
 //!         recovered 2 fetches more.

@@ -6,10 +6,14 @@
 //! another stamp comes too late, or from a primary that was given up.
 //!
 //! Held    the inode row and the block are written. By its id, the file is proved attached.
-//! Rows    commitBlockSynchronization: blocks 1w · inodes 1w · open_files 1w · replicas, storage_replicas 1w each for
+//! Rows    a recovery that is begun: blocks 1w · inodes 1w · commands 1w · attention 1w.
+//!         commitBlockSynchronization: blocks 1w · inodes 1w · open_files 1w · replicas, storage_replicas 1w each for
 //!         every replica that was agreed on · attention 1w unless as many replicas are there as there should be.
 //! Cost    warm: commitBlockSynchronization 1 fetch + 1 commit; a block that came by concat up to 4 fetches more.
-//! Differs a recovery is begun anew when its primary is dead, or has not answered for a while (stock: the while only).
+//! Differs a recovery is begun anew when its primary is dead, or has not answered for a while, by whoever asks for the file
+//!         and, as its file is noted, by the leader's replication job (stock: after the while only, by who asks for the file
+//!         or once its writer's lease is past the hard limit: a truncate whose primary died waits for 20 minutes, or for
+//!         ever beside a client that lives).
 //!         The file that the answer closes keeps nobody's lease. An answer that there is nothing of a block that is known
 //!         to have had something is refused: stock takes the block off.
 //!
@@ -21,7 +25,7 @@ use std::collections::BTreeSet;
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{
     Block, BlockState, Command, CommandKind, Inode, OpenFile, Ordered, Recovery, Replica, ReplicaState,
-    attention, open_file, parts_of_block,
+    attention, command, open_file, parts_of_block,
 };
 
 use super::blocks::{self, FileBlock};
@@ -118,7 +122,10 @@ pub(super) fn release(
 
 /// Storages that may have a replica and whose datanodes live: those of the pipeline and those that reported one. One of
 /// each datanode, which may have put the replica on another storage than it was given: a primary that is told of one
-/// datanode twice gives up (stock: `addReplicaIfNotPresent`).
+/// datanode twice gives up (stock: `addReplicaIfNotPresent`). Not those of datanodes that have been silent for a while,
+/// where two others are left: a primary waits for each (stock: `DatanodeManager.getBlockRecoveryCommand`). And none of a finished replica whose length is not that of
+/// the others: of a recovery that ended for some of them only, and stock's primary gives up because of it. Those that
+/// were cut as they are to be, or else the longest, rule.
 fn participants(tx: &Tx<'_, '_>, block: &Block, found: &[Found]) -> Vec<u32> {
     let view = &tx.ctx.datanodes;
     let datanode = |storage: u32| {
@@ -128,16 +135,46 @@ fn participants(tx: &Tx<'_, '_>, block: &Block, found: &[Found]) -> Vec<u32> {
     let is_there = |replica: &Replica| {
         replica.stamp >= block.stamp && replica.ordered() == Ordered::Nothing && !replica.corrupt
     };
-    let reported = found.iter().filter(|one| is_there(&one.replica) && !is_overtaken(view, found, one));
-    let reported: Vec<u32> = reported.map(|one| one.storage).collect();
+    let lives = |one: &&Found| datanode(one.storage).is_some();
+    let told = found.iter().filter(|one| is_there(&one.replica) && !is_overtaken(view, found, one));
+    let told: Vec<&Found> = told.filter(lives).collect();
+    let finished = told.iter().filter(|one| one.replica.state() == ReplicaState::Finalized);
+    let lengths: BTreeSet<u64> = finished.map(|one| one.replica.length).collect();
+    let cut_to = block.recovery.as_ref().and_then(|recovery| recovery.cut_to);
+    let rules = cut_to.filter(|length| lengths.contains(length)).or(lengths.last().copied());
+    let (odd, reported): (Vec<&Found>, Vec<&Found>) = told
+        .into_iter()
+        .partition(|one| one.replica.state() == ReplicaState::Finalized && Some(one.replica.length) != rules);
+    let odd: Vec<u32> = odd.iter().filter_map(|one| datanode(one.storage)).collect();
+    let reported: Vec<u32> = reported.iter().map(|one| one.storage).collect();
     let place = |given: u32| {
         let mut told = reported.iter().filter(|storage| datanode(**storage) == datanode(given));
         told.next().copied().unwrap_or(given)
     };
-    let mut seen = BTreeSet::new();
+    let mut seen: BTreeSet<u32> = odd.into_iter().collect();
     let given = block.expected.iter().map(|storage| place(*storage));
     let all = given.chain(reported.iter().copied());
-    all.filter(|storage| datanode(*storage).is_some_and(|number| seen.insert(number))).collect()
+    let all = all.filter(|storage| datanode(*storage).is_some_and(|number| seen.insert(number)));
+    let is_heard =
+        |storage: &u32| view.storage(*storage).is_some_and(|storage| storage.node.liveness == Liveness::Live);
+    let (heard, silent): (Vec<u32>, Vec<u32>) = all.partition(is_heard);
+    if heard.len() >= 2 { heard } else { [heard, silent].concat() }
+}
+
+/// Begins the recovery of a file's last block anew if nobody works on it any more, and somebody can: what the leader does
+/// for a noted file. The caller holds the file's inode row. Its writer stays who it is, and its lease as old.
+pub(super) fn begin_anew(
+    tx: &mut Tx<'_, '_>,
+    node: &Node,
+    last: &mut FileBlock,
+    found: &[Found],
+) -> Result<()> {
+    let storages = participants(tx, &last.block, found);
+    if node.inode.open.is_some() && begin(tx, node.id(), last, storages)? {
+        // It guards the blocks.
+        tx.put(&node.key(), &node.inode)?;
+    }
+    Ok(())
 }
 
 /// Begins a recovery of the last block, or begins it anew when nobody works on it any more and somebody can. False =
@@ -164,7 +201,7 @@ fn is_under_way(tx: &Tx<'_, '_>, recovery: &Recovery) -> bool {
 }
 
 /// Asks a datanode to recover a block, under its next stamp. Not the `avoided` one, if there is another. Without any
-/// the block waits until it is asked for again.
+/// the block waits for one. The file is noted until the block is recovered.
 pub(super) fn recover(
     tx: &mut Tx<'_, '_>,
     file_id: u64,
@@ -184,11 +221,13 @@ pub(super) fn recover(
     block.state = BlockState::UnderRecovery as i32;
     block.recovery = Some(Recovery { stamp, started_ms: tx.ctx.now_ms, primary, cut_to });
     blocks::put(tx, file_id, last)?;
-    if storages.is_empty() {
-        return Ok(());
-    }
+    tx.want(&attention(file_id));
     let block = &last.block;
-    let command = Command {
+    if storages.is_empty() {
+        return replicas::note_attention(tx, file_id);
+    }
+    tx.want(&command(primary, CommandKind::Recover, block.id));
+    let given = Command {
         stamp,
         length: block.length,
         storages,
@@ -197,7 +236,8 @@ pub(super) fn recover(
         given_ms: tx.ctx.now_ms,
         ..Command::default()
     };
-    orders::give(tx, primary, CommandKind::Recover, block.id, &command)
+    orders::give(tx, primary, CommandKind::Recover, block.id, &given)?;
+    replicas::note_attention(tx, file_id)
 }
 
 /// Makes another the writer of an open file and renews its lease; `None` leaves it who it was. The namenode's own files,

@@ -2,7 +2,7 @@
 //!
 //! A file that somebody must look at has an attention row. The leader judges its blocks one batch after the other, has
 //! replicas copied and removed, and takes the row away when all is well, nothing is under way, and nobody noted anything
-//! meanwhile. What is under way stands in the rows of replicas, so that another leader goes on where this one ended.
+//! meanwhile. A recovery that nobody works on any more is begun anew. What is under way stands in the rows of replicas, so that another leader goes on where this one ended.
 //!
 //! Held    the leader's term; the file's inode row; each block row that a decision rests on: written where a replica is
 //!         removed.
@@ -19,15 +19,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{
-    Block, Blocks, Command, CommandKind, Commands, Concern, Ordered, Replica, ReplicaState, StorageReplicas,
-    Table, TableKey, attention, block, command, command_in, command_partition, id_in, parts_of_block,
-    storage_partition,
+    Block, BlockState, Blocks, Command, CommandKind, Commands, Concern, Ordered, Replica, ReplicaState,
+    StorageReplicas, Table, TableKey, attention, block, command, command_in, command_partition, id_in,
+    parts_of_block, storage_partition,
 };
 use trellis_metastore::tx::{MaybeRow, Stop};
 
 use super::blocks::{self, FileBlock};
 use super::judged::{Judged, removable};
 use super::orders;
+use super::recovery::begin_anew;
 use super::replicas::{self, Found, is_complete, note_attention};
 use crate::datanodes::View;
 use crate::datanodes::placement::{Wanted, choose};
@@ -175,6 +176,11 @@ enum Sending {
 impl Batch<'_> {
     fn block(&mut self, tx: &mut Tx<'_, '_>, seen: &Seen<'_>) -> Result<()> {
         let Seen { block, found, .. } = *seen;
+        if block.state() == BlockState::UnderRecovery {
+            self.done.concern.ordered += 1;
+            let mut last = FileBlock { ordinal: seen.ordinal, block: block.clone() };
+            return begin_anew(tx, self.node, &mut last, found);
+        }
         let has = |ordered| found.iter().any(|found| found.replica.ordered() == ordered);
         let is_leaving = has(Ordered::Deletion);
         if !is_complete(block) {

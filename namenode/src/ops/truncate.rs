@@ -6,7 +6,7 @@
 //! Held    the file's inode row is written, with every block that goes or is cut.
 //! Rows    inodes 1r a component, 1w · blocks of the file r; per block that goes blocks 2w · block_files 1w; inodes
 //!         1w (hidden). Inside a block:
-//!         blocks 1w · replicas of it r · commands 1w · open_files 1w · lease_holders 1m. retry_cache 1w.
+//!         blocks 1w · replicas of it r · commands 1w · attention 1w · open_files 1w · lease_holders 1m. retry_cache 1w.
 //! Cost    warm: 2 fetches + 1 commit; inside a block 3 fetches + 1 commit; 1 fetch more for every further 1000 blocks.
 //! Differs a repeat gets the first answer (stock runs it again). One that closes the file of a writer past the soft limit
 //!         is told to try again. At most 10 000 blocks go at once; more is refused, and can be cut off in steps. What goes

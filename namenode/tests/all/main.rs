@@ -88,6 +88,8 @@ macro_rules! either {
             recovery::a_lease_is_taken_over_after_a_recovery,
             recovery::expiry_recovers_and_does_not_give_up,
             recovery::expiry_passes_a_file_by_that_waits_for_a_replica,
+            recovery::a_truncate_goes_on_without_anybody_asking,
+            recovery::the_silent_take_no_part_in_a_recovery,
             recovery::all_recoveries_of_expiry_are_begun_again,
             recovery::files_of_which_nothing_is_left_are_closed,
             recovery::what_may_have_been_flushed_is_waited_for,

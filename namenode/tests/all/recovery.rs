@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use trellis_metastore::schema::{BlockState, CommandKind, ReplicaState};
+use trellis_metastore::schema::{Block, BlockState, CommandKind, ReplicaState};
 use trellis_namenode::datanodes::view::Liveness;
 use trellis_namenode::jobs::lease_expiry::{Expired, round};
+use trellis_namenode::jobs::replication::Replication;
 use trellis_namenode::ops::write::BlockName;
 use trellis_proto::exception::Kind;
 
@@ -15,6 +16,8 @@ use crate::support::pass_time;
 const SOFT: Duration = Duration::from_secs(60);
 const MOMENT: Duration = Duration::from_millis(1);
 const AGAIN: Duration = Duration::from_secs(30);
+/// The leader looks after files that were noted earlier than this.
+const CHECK: Duration = Duration::from_secs(4);
 
 /// Case E4.
 pub async fn recover_lease_has_the_last_block_recovered() {
@@ -149,6 +152,70 @@ pub async fn expiry_passes_a_file_by_that_waits_for_a_replica() {
     su.report(&block, 5, ReplicaState::Finalized, &[0]).await;
     assert_eq!(round(&nn.engine, None).await, Ok(Expired { files: 1, holders: 1, passed: 0 }));
     assert_sound(&nn).await;
+}
+
+/// A truncate whose primary is gone goes on, though its holder renews its lease and nobody asks for the file.
+pub async fn a_truncate_goes_on_without_anybody_asking() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    let id = su.write_file("/f", &[1000]).await;
+    let mut job = Replication::default();
+    let mut look = async |after: Duration| {
+        pass_time(after);
+        su.renew("c1").await.unwrap();
+        job.round(&nn.engine, None).await.unwrap();
+        su.blocks(id).await.remove(0)
+    };
+    assert_eq!(su.truncate("/f", 600, "c1").await, Ok(false));
+    let first = look(CHECK).await;
+    assert_eq!(first.recovery.as_ref().unwrap().stamp, 1002, "its primary has time");
+    let second = look(AGAIN).await;
+    let [before, now] = [&first, &second].map(|block| block.recovery.clone().unwrap());
+    assert_eq!((now.stamp, now.cut_to), (1003, Some(600)));
+    assert_ne!(now.primary, before.primary);
+    // Two were cut by the first, and that is all that was heard of it.
+    let cut = Block { stamp: 1002, ..first };
+    su.report(&cut, 600, ReplicaState::Finalized, &[0, 2]).await;
+    let third = look(AGAIN).await.recovery.unwrap();
+    let told = su.told(third.primary - 10, CommandKind::Recover, cut.id).await.unwrap();
+    assert_eq!((told.stamp, told.cut_to, told.storages), (1004, Some(600), vec![storage(0), storage(2)]));
+    assert_sound(&nn).await;
+    // One of them dies, and the other is not heard of: whoever has it all must do.
+    show(&nn, &[Liveness::Dead, Liveness::Live, Liveness::Stale]);
+    let fourth = look(MOMENT).await.recovery.unwrap();
+    let told = su.told(fourth.primary - 10, CommandKind::Recover, cut.id).await.unwrap();
+    assert_eq!(
+        (told.stamp, told.storages),
+        if third.primary == 10 { (1005, vec![storage(2)]) } else { (1004, vec![storage(0), storage(2)]) }
+    );
+    su.recovered(named(&cut, 1000), fourth.stamp, 600, false, &[2]).await.unwrap();
+    assert_eq!((su.must("/f").await.inode.length, su.must("/f").await.inode.open), (600, None));
+    assert_sound(&nn).await;
+}
+
+/// A primary is not sent to datanodes that it would wait for, unless there is hardly another.
+pub async fn the_silent_take_no_part_in_a_recovery() {
+    use Liveness::{Live, Stale};
+    for (i, (states, asked)) in [
+        ([Live, Stale, Live], vec![0, 2]),
+        ([Live, Stale, Stale], vec![0, 1, 2]),
+        ([Stale, Stale, Stale], vec![0, 1, 2]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let nn = cluster().await;
+        let (su, path) = (root(&nn), format!("/f{i}"));
+        let id = su.begin(&path, "c1").await;
+        let block = su.add_block(&path, id, "c1", None).await.unwrap().block;
+        show(&nn, &states);
+        assert_eq!(su.recover(&path, "c2").await, Ok(false));
+        let recovery = su.blocks(id).await.remove(0).recovery.unwrap();
+        let told = su.told(recovery.primary - 10, CommandKind::Recover, block.id).await.unwrap();
+        let mut storages = told.storages;
+        storages.sort_unstable();
+        assert_eq!(storages, asked.into_iter().map(storage).collect::<Vec<_>>(), "{states:?}");
+    }
 }
 
 /// Each recovery has its own time: one file that cannot be recovered holds nobody up.

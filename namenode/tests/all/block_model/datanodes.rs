@@ -187,6 +187,9 @@ impl Pair {
         if done.copies > 0 {
             self.note("Look", "copied");
         }
+        if self.model.begin_anew() > 0 {
+            self.note("Look", "recovery begun anew");
+        }
         let now = self.replicas().await;
         let places: BTreeSet<Place> = now.keys().chain(self.model.known.keys()).copied().collect();
         let was = |place: &Place| self.model.ordered.get(place).copied().unwrap_or(Ordered::Nothing);

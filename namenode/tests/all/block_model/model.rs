@@ -207,14 +207,7 @@ impl Model {
                 let last = file.parts.last_mut().unwrap();
                 let is_told = (0..3).any(|on| self.known.contains_key(&(on, last.id)));
                 if last.has_pipeline || is_told || last.length > 0 || !before {
-                    let under_way = last.recovery.is_some_and(|(_, from)| self.now_ms < from + AGAIN_MS);
-                    // Without anybody to ask, it is asked again and again.
-                    if !under_way || !last.is_asked {
-                        last.is_asked = self.has_participants(last);
-                        last.last_stamp += 1;
-                        last.recovery = Some((last.last_stamp, self.now_ms));
-                        last.state = BlockState::UnderRecovery;
-                    }
+                    self.begin(last);
                     file.open = holder.or(file.open);
                     self.renewed.insert(file.open.unwrap(), self.now_ms);
                     self.files.insert(name, file);
@@ -226,6 +219,33 @@ impl Model {
         file.open = None;
         self.files.insert(name, file);
         Ok(true)
+    }
+
+    /// Begins a recovery, or begins it anew where nobody works on it and somebody can.
+    fn begin(&self, last: &mut Part) {
+        let can = self.has_participants(last);
+        let goes_on = |from| self.now_ms < from + AGAIN_MS && last.is_asked || !last.is_asked && !can;
+        if last.recovery.is_none_or(|(_, from)| !goes_on(from)) {
+            last.is_asked = can;
+            last.last_stamp += 1;
+            last.recovery = Some((last.last_stamp, self.now_ms));
+            last.state = BlockState::UnderRecovery;
+        }
+    }
+
+    /// The leader looks after recoveries; answers how many it began anew.
+    pub fn begin_anew(&mut self) -> usize {
+        let mut begun = 0;
+        for name in self.files.keys().copied().collect::<Vec<_>>() {
+            let mut file = self.files[&name].clone();
+            if let Some(last) = file.parts.last_mut().filter(|last| last.recovery.is_some()) {
+                let before = last.last_stamp;
+                self.begin(last);
+                begun += usize::from(last.last_stamp > before);
+            }
+            self.files.insert(name, file);
+        }
+        begun
     }
 
     pub fn has_participants(&self, part: &Part) -> bool {

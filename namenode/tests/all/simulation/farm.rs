@@ -305,15 +305,24 @@ impl Farm {
         let has =
             |dn: &usize| kept[*dn].filter(|kept| kept.stamp >= command.old_stamp).map(|kept| (*dn, kept));
         let mut take_part: Vec<(usize, Kept)> = asked.iter().filter_map(has).collect();
-        if take_part.iter().any(|(_, kept)| kept.is_whole) {
+        let whole = take_part.iter().filter(|(_, kept)| kept.is_whole).map(|(_, kept)| kept.length).max();
+        if whole.is_some() {
             take_part.retain(|(_, kept)| kept.is_whole);
         }
         let least = take_part.iter().map(|(_, kept)| kept.length).min().unwrap_or(0);
-        let length = command.cut_to.unwrap_or(least);
+        let length = command.cut_to.or(whole).unwrap_or(least);
         take_part.retain(|(_, kept)| kept.length >= length);
         let stamp = command.stamp;
-        for (dn, _) in &take_part {
+        // Now and then the primary dies when some of them have ended it.
+        let ends = match self.world.random(6) {
+            0 => self.world.random(1 + take_part.len() as u64) as usize,
+            _ => take_part.len(),
+        };
+        for (dn, _) in &take_part[..ends] {
             self.put(*dn, block, Kept { stamp, length, is_whole: true });
+        }
+        if ends < take_part.len() {
+            return;
         }
         let uuids: Vec<u32> = take_part.iter().map(|(dn, _)| *dn as u32).collect();
         let delete = take_part.is_empty() || (length == 0 && command.cut_to.is_none());
