@@ -104,8 +104,8 @@ pub fn end_at(data: &File, meta: &File, checksum: Checksum, len: u64, last: u32)
 type Step = fn(&File, &File, Checksum, u64, u32) -> io::Result<()>;
 
 /// The sums of later chunks go first: with them there, a chunk with the sum of its first part would be one in the
-/// middle, where no part is looked for. The data goes last, once the sum is durable: what no sum covers is found after a crash, or a loss of
-/// power, and missing data is not.
+/// middle, where no part is looked for. The data goes last, once the sum is durable: what no sum covers is found after a
+/// crash, or a loss of power, and missing data is not.
 const ENDING: [Step; 4] = [
     |_, meta, checksum, len, _| meta.set_len(file_len(checksum, len)),
     |_, meta, checksum, len, last| {

@@ -1,8 +1,9 @@
 //! Whether somebody looks after blocks that have too few replicas, too many or corrupt ones.
 //!
 //! The job that has replicas copied and removed, and recoveries begun anew, looks at noted files alone: of one that is not
-//! noted nobody would ever see to them. Which datanodes live is not among the rows, and replicas of a dead one matter to nobody. So a caller who
-//! knows nothing of datanodes is told of too few only, where replicas on whatever storage are taken for ones that count.
+//! noted nobody would ever see to them. Which datanodes live is not among the rows, and replicas of a dead one matter to
+//! nobody. So a caller who knows nothing of datanodes is told of too few only, where replicas on whatever storage are taken
+//! for ones that count.
 
 use std::collections::BTreeSet;
 
