@@ -192,7 +192,8 @@ impl Pair {
         }
         let now = self.replicas().await;
         let places: BTreeSet<Place> = now.keys().chain(self.model.known.keys()).copied().collect();
-        let was = |place: &Place| self.model.ordered.get(place).copied().unwrap_or(Ordered::Nothing);
+        let before = self.model.ordered.clone();
+        let was = |place: &Place| before.get(place).copied().unwrap_or(Ordered::Nothing);
         let going: Vec<Place> = places
             .iter()
             .filter(|place| was(place) == Ordered::Nothing)
@@ -209,6 +210,10 @@ impl Pair {
         for place in places {
             let (known, row) = (self.model.known.get(&place).copied(), now.get(&place));
             match (known, row) {
+                // A copy that was waited for in vain, or was of an older generation, is ordered anew.
+                (Some(_), Some(row)) if was(&place) == Ordered::Copy && row.ordered() == Ordered::Copy => {
+                    self.model.known.insert(place, (row.stamp, row.length));
+                }
                 (Some(known), Some(row)) => assert_eq!(known, (row.stamp, row.length), "{place:?}"),
                 // A copy that did not come is waited for no longer.
                 (Some(_), None) => {
