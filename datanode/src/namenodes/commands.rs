@@ -13,7 +13,7 @@ use trellis_proto::hdfs::{BlockProto, DatanodeInfoProto};
 
 use crate::recovery::recover;
 use crate::shared::{Shared, Slot};
-use crate::store::{Block, ReplicaState};
+use crate::store::{Block, Replica, ReplicaState};
 use crate::transfer::copy_out::CopyOut;
 
 /// The length in a deletion that says: the namenode wants to hear no more of it (`BlockCommand.NO_ACK`).
@@ -87,10 +87,22 @@ async fn delete(shared: &Arc<Shared>, command: &BlockCommandProto) {
         for (block, error) in shared.store.delete(&blocks) {
             shared.namenodes.is_quiet(block);
             tracing::info!(%block, %error, "a replica that the namenode wants deleted was not");
+            if let Some(other) = shared.store.replica(block.id).filter(|replica| replica.block != block) {
+                tell_of(&shared, &other);
+            }
         }
     });
     if let Err(error) = deleted.await {
         tracing::error!(%error, "a deletion ended early");
+    }
+}
+
+/// Tells of a replica whose stamp is not the one that the namenode knows it by.
+fn tell_of(shared: &Shared, replica: &Replica) {
+    match replica.state {
+        ReplicaState::Finalized => shared.namenodes.received(replica, None),
+        ReplicaState::Rbw | ReplicaState::Rwr | ReplicaState::Rur => shared.namenodes.receiving(replica),
+        ReplicaState::Temporary => {}
     }
 }
 

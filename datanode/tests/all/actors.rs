@@ -109,6 +109,9 @@ async fn deletions_are_told_unless_the_namenode_knows() {
     for id in 1..=3 {
         write(&node, id).await;
     }
+    let times = |calls: &[_], change| changes(calls).iter().filter(|told| **told == change).count();
+    let written = (2, BlockStatus::Received);
+    namenode.wait("blockReceivedAndDeleted", |calls| times(calls, written) == 1).await;
     namenode.command(invalidate(2, 6, 0));
     namenode.command(invalidate(3, 7, i64::MAX as u64));
     namenode.command(invalidate(1, 7, 0));
@@ -118,6 +121,8 @@ async fn deletions_are_told_unless_the_namenode_knows() {
         changes(&calls).into_iter().filter(|(_, status)| *status == BlockStatus::Deleted).collect();
     assert_eq!(deleted, [(1, BlockStatus::Deleted)]);
     assert_eq!((node.files("blk_2").len(), node.files("blk_1").len()), (1, 0), "another stamp stays");
+    // The namenode hears by which it would go.
+    namenode.wait("blockReceivedAndDeleted", |calls| times(calls, written) == 2).await;
     node.stop().await;
 }
 

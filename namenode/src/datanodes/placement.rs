@@ -185,6 +185,7 @@ mod tests {
                 liveness: [Liveness::Live, Liveness::Stale, Liveness::Dead][usize::from(*liveness)],
                 space: storages.iter().map(space).collect(),
                 load: *load,
+                copies: 0,
                 scheduled: 0,
                 heard_ms: 1,
                 reported_ms: 0,

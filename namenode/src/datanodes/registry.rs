@@ -54,6 +54,8 @@ pub struct Beat {
     pub storages: Vec<(ToldStorage, Space)>,
     /// Transfers that it serves.
     pub load: u32,
+    /// Copies of its replicas that it sends, or is about to.
+    pub copies: u32,
 }
 
 /// A lease for a full report.
@@ -77,6 +79,7 @@ struct Known {
     heard: Option<(Instant, i64)>,
     space: HashMap<String, Space>,
     load: u32,
+    copies: u32,
     /// Replicas that this namenode gave it since its last heartbeat, and between the two before, and that are not there.
     scheduled: (u32, u32),
     /// When a full report of it was applied here since it registered, ms since the epoch.
@@ -109,6 +112,7 @@ impl Known {
             heard: None,
             space: HashMap::new(),
             load: 0,
+            copies: 0,
             scheduled: (0, 0),
             reported_ms: 0,
             kept: Kept::default(),
@@ -145,6 +149,7 @@ impl Known {
             liveness: self.liveness(timing, now),
             space: space.collect(),
             load: self.load,
+            copies: self.copies,
             scheduled: self.scheduled.0.saturating_add(self.scheduled.1),
             heard_ms: self.heard.map_or(0, |(_, ms)| ms),
             reported_ms: self.reported_ms,
@@ -255,7 +260,7 @@ impl Registry {
             return None;
         }
         known.heard = Some((now, now_ms));
-        known.load = beat.load;
+        (known.load, known.copies) = (beat.load, beat.copies);
         // Those given just before it was sent are not in it yet.
         known.scheduled = (0, known.scheduled.0);
         known.space = beat.storages.iter().map(|(told, space)| (told.uuid.clone(), *space)).collect();

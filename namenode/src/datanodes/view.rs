@@ -44,6 +44,8 @@ pub struct Node {
     pub space: Vec<Space>,
     /// Transfers that it serves.
     pub load: u32,
+    /// Copies of its replicas that it sends, or is about to.
+    pub copies: u32,
     /// Replicas that this namenode gave it lately: its space may not tell of them yet.
     pub scheduled: u32,
     /// Last heartbeat, ms since the epoch by this namenode's clock; 0 = none.

@@ -1,14 +1,13 @@
 //! Sees to it that every block has as many replicas as its file wants: walks the files that somebody noted, and notes
 //! those with replicas on a storage that failed or came back. On the leader. What is under way stands in rows, and
-//! so do the storages that count no more: the next leader knows which of them came back. The leader remembers only who is
-//! sending how much, so that nobody sends too much at a time.
+//! so do the storages that count no more: the next leader knows which of them came back. So that nobody sends too much at a
+//! time, the leader remembers what it ordered lately; of what was ordered earlier datanodes tell, or have forgotten it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
-use tokio::time::Instant;
 use trellis_metastore::schema::{Attention, Concern, Datanode, attention_partitions, id_in};
 
 use super::{Bucket, Lead, Passed, buckets, pause};
@@ -40,14 +39,18 @@ pub struct Done {
     pub files: usize,
 }
 
-/// A copy that is being sent, as far as is known.
+/// A copy that was ordered lately: the datanode that sends it may not tell of it yet.
 #[derive(Debug)]
 struct Order {
     /// The file.
     inode: u64,
     source: u32,
-    since: Instant,
+    /// Milliseconds since the epoch.
+    since_ms: i64,
 }
+
+/// Heartbeats after which a datanode has heard of an order and tells of what it sends.
+const HEARTBEATS: u32 = 3;
 
 /// What the leader remembers.
 #[derive(Debug, Default)]
@@ -103,8 +106,9 @@ impl Replication {
         self.notice(&view);
         let mut passed = Passed::new("looking after replicas");
         self.note(engine, term, &mut passed).await?;
-        let age = engine.config().replication_pending;
-        self.orders.retain(|_, order| order.since.elapsed() < age);
+        let (now_ms, age) = (engine.now_ms(), engine.config().datanode_heartbeat * HEARTBEATS);
+        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        self.orders.retain(|_, order| (0..age).contains(&(now_ms - order.since_ms)));
         self.look(engine, &view, term, &mut passed).await
     }
 
@@ -226,8 +230,8 @@ impl Replication {
         passed: &mut Passed,
     ) -> Result<Done, RpcError> {
         let live = view.nodes().iter().filter(|node| node.liveness == Liveness::Live);
-        let numbers: Vec<u32> = live.map(|node| node.row.number).collect();
-        let mut budget = numbers.len() * engine.config().replication_work;
+        let live: Vec<(u32, u32)> = live.map(|node| (node.row.number, node.copies)).collect();
+        let mut budget = live.len() * engine.config().replication_work;
         let grace = i64::try_from(engine.config().replication_check.as_millis()).unwrap_or(i64::MAX);
         let newest = engine.now_ms().saturating_sub(grace);
         let mut done = Done::default();
@@ -247,14 +251,14 @@ impl Replication {
         }
         short.sort_unstable();
         for (_, inode) in short {
-            let streams = self.streams(&numbers, engine.config().replication_streams, budget);
+            let streams = self.streams(&live, engine.config().replication_streams, budget);
             if streams.values().all(|left| *left == 0) {
                 break;
             }
             match look_at(engine, call(inode, streams, term)).await {
                 Ok(found) => {
                     budget = budget.saturating_sub(found.copies.len());
-                    self.take(inode, &found, &mut done);
+                    self.take(engine, inode, &found, &mut done);
                 }
                 Err(error) => passed.by(engine, error)?,
             }
@@ -279,7 +283,7 @@ impl Replication {
         while let Some((inode, found)) = looking.next().await {
             match found {
                 Ok(found) => {
-                    self.take(inode, &found, done);
+                    self.take(engine, inode, &found, done);
                     short.extend(found.fewest.map(|fewest| (fewest, inode)));
                 }
                 Err(error) => passed.by(engine, error)?,
@@ -290,28 +294,28 @@ impl Replication {
         Ok(())
     }
 
-    /// Remembers what is being sent, and forgets what has arrived.
-    fn take(&mut self, inode: u64, found: &Examined, done: &mut Done) {
+    /// Remembers what was ordered, and forgets what has arrived.
+    fn take(&mut self, engine: &Engine, inode: u64, found: &Examined, done: &mut Done) {
         self.orders.retain(|block, order| order.inode != inode || found.coming.contains(block));
         for copy in &found.copies {
-            self.orders.insert(copy.block, Order { inode, source: copy.source, since: Instant::now() });
+            self.orders.insert(copy.block, Order { inode, source: copy.source, since_ms: engine.now_ms() });
         }
         done.copies += found.copies.len() as u64;
         done.removed += u64::from(found.removed);
     }
 
-    /// Copies that each datanode may begin to send.
-    fn streams(&self, live: &[u32], most: u32, budget: usize) -> BTreeMap<u32, u32> {
+    /// Copies that each datanode may begin to send. `live`: its number, and how many it says that it sends.
+    fn streams(&self, live: &[(u32, u32)], most: u32, budget: usize) -> BTreeMap<u32, u32> {
         if budget == 0 {
             return BTreeMap::new();
         }
-        let mut streams: BTreeMap<u32, u32> = live.iter().map(|number| (*number, most)).collect();
+        let mut ordered: HashMap<u32, u32> = HashMap::new();
         for order in self.orders.values() {
-            if let Some(left) = streams.get_mut(&order.source) {
-                *left = left.saturating_sub(1);
-            }
+            *ordered.entry(order.source).or_default() += 1;
         }
-        streams
+        // It may tell of those ordered lately already.
+        let busy = |number, sends: u32| sends.max(ordered.get(number).copied().unwrap_or(0));
+        live.iter().map(|(number, sends)| (*number, most.saturating_sub(busy(number, *sends)))).collect()
     }
 }
 

@@ -279,6 +279,7 @@ mod tests {
             liveness,
             space: Vec::new(),
             load: 0,
+            copies: 0,
             scheduled: 0,
             heard_ms: 0,
             reported_ms: 0,

@@ -169,6 +169,7 @@ fn beat(request: &wire::HeartbeatRequestProto) -> Beat {
     Beat {
         storages: request.reports.iter().map(storage).collect(),
         load: request.xceiver_count().max(request.xmits_in_progress()),
+        copies: request.xmits_in_progress(),
     }
 }
 

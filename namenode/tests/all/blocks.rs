@@ -88,6 +88,7 @@ pub async fn datanodes(nn: &Namenode, liveness: &'static [Liveness]) {
         liveness: *liveness,
         space: vec![SPACE],
         load: 2,
+        copies: 0,
         scheduled: 0,
         heard_ms: nn.engine.now_ms(),
         reported_ms: nn.engine.now_ms(),

@@ -64,6 +64,7 @@ pub fn show(nn: &Namenode, states: &[Liveness]) {
         liveness: *liveness,
         space: vec![Space { capacity: 1 << 40, remaining: 1 << 39, ..Space::default() }],
         load: 0,
+        copies: 0,
         scheduled: 0,
         heard_ms: 1,
         reported_ms: 1,

@@ -124,6 +124,7 @@ macro_rules! either {
             redundancy::the_dead_are_told_nothing,
             redundancy::a_replica_moves_on_its_datanode,
             redundancy::a_copy_lands_on_another_storage,
+            redundancy::copies_that_are_lost_hold_up_no_others,
             redundancy::a_recovery_asks_a_datanode_once,
             redundancy::what_leaves_is_not_written_on,
             reports::replicas_come_change_and_go,

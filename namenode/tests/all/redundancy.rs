@@ -94,6 +94,14 @@ impl World {
         self.nn.engine.datanodes().set_view(View::new(nodes));
     }
 
+    /// The datanodes, one of which sends copies.
+    fn sending(&self, place: usize, copies: u32) -> View {
+        let view = self.nn.engine.datanodes().view();
+        let busy =
+            |(i, node): (usize, &Node)| Node { copies: if i == place { copies } else { 0 }, ..node.clone() };
+        View::new(view.nodes().iter().enumerate().map(busy).collect())
+    }
+
     fn told(&self, ordinal: u32, place: usize, what: What) -> Reported {
         Reported { block: block_id(self.file, ordinal), ..reports::told(ordinal, self.nodes[place].1, what) }
     }
@@ -450,6 +458,22 @@ pub async fn a_copy_lands_on_another_storage() {
     // The streams are free at once.
     assert_eq!(world.round().await.copies, 1);
     assert_sound(&world.nn).await;
+}
+
+/// What a datanode was to send holds up other copies only as long as it may not have heard of it, or says that it sends.
+pub async fn copies_that_are_lost_hold_up_no_others() {
+    let mut world = World::new(3, 2, 5).await;
+    world.holders(5, &[0]).await;
+    assert_eq!(world.round().await.copies, 2);
+    assert_eq!(world.round().await.copies, 0, "it may not tell of them yet");
+    assert_eq!(world.round().await.copies, 2, "it sends nothing: they were lost");
+    world.nn.engine.datanodes().set_view(world.sending(0, 1));
+    assert_eq!(world.round().await.copies, 0);
+    assert_eq!(world.round().await.copies, 1, "one stream is busy");
+    // What was lost is ordered again once its time is over.
+    assert_eq!(world.commands(CommandKind::Transfer).await.len(), 5);
+    pass_time(Duration::from_secs(300));
+    assert_eq!(world.round().await.copies, 1);
 }
 
 /// A recovery asks each datanode once, where its replica is.

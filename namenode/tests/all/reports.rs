@@ -325,7 +325,7 @@ pub async fn one_that_only_registered_is_not_heard_of_yet() {
     registry.looked(Vec::new(), now);
     assert!(registry.view(now).is_early());
     let told = ToldStorage { uuid: "s1".into(), kind: 1, failed: false };
-    let beat = Beat { storages: vec![(told, Space::default())], load: 0 };
+    let beat = Beat { storages: vec![(told, Space::default())], ..Beat::default() };
     registry.hear(&row, &beat, now, nn.engine.now_ms()).unwrap();
     assert!(!registry.view(now).is_early());
 }

@@ -179,7 +179,7 @@ impl Pair {
         }
     }
 
-    /// The leader looks after replicas; answers whether it found something to do. Which it has deleted, and where to it has
+    /// The leader looks after replicas; answers whether it did something. Which it has deleted, and where to it has
     /// others copied, is its own choice, within what may be.
     async fn look(&mut self) -> bool {
         self.wait(LOOK_MS);
@@ -231,7 +231,7 @@ impl Pair {
                 Some(ordered) => drop(self.model.ordered.insert(place, ordered)),
             }
         }
-        done.copies + done.removed > 0
+        done.copies + done.removed > 0 || self.model.ordered != before
     }
 
     /// Enough good replicas are left. A bad one may go earlier, where no datanode has room for another; never the last.
@@ -290,8 +290,14 @@ impl Pair {
         own(&self.nn, Box::new(move |tx| forget_commands(tx, &rows))).await.unwrap();
         for Given { on, kind, block, command, .. } in given.iter().filter(|_| !forget) {
             let had = self.model.disks.get(&(*on, *block)).copied();
-            // A datanode knows a replica by its exact stamp.
-            let Some(replica) = had.filter(|(stamp, _)| *stamp == command.stamp) else { continue };
+            // A datanode knows a replica by its exact stamp, and says so when it is to delete it by another.
+            let Some(replica) = had.filter(|(stamp, _)| *stamp == command.stamp) else {
+                if let (CommandKind::Invalidate, Some(had)) = (kind, had) {
+                    self.note("Carry", "known by another stamp");
+                    self.tell(*on, *block, What::Received(None), had, when).await;
+                }
+                continue;
+            };
             if *kind == CommandKind::Invalidate {
                 let is_old = self.model.part(*block).is_some_and(|(_, part)| replica.0 < part.stamp);
                 self.note("Carry", if is_old { "outdated deleted" } else { "deleted" });

@@ -164,7 +164,11 @@ impl Farm {
     fn delete(&self, dn: usize, block: u64, stamp: u64) {
         let mut state = self.state(dn);
         // A datanode knows a replica by its exact stamp.
-        let Some(kept) = state.disk.get(&block).copied().filter(|kept| kept.stamp == stamp) else { return };
+        let Some(kept) = state.disk.get(&block).copied() else { return };
+        if kept.stamp != stamp {
+            let what = if kept.is_whole { What::Received(None) } else { What::Receiving };
+            return state.report(block, kept, what);
+        }
         state.disk.remove(&block);
         state.report(block, kept, What::Deleted);
         drop(state);
@@ -195,7 +199,7 @@ impl Farm {
         }
         let space = Space { capacity: 1 << 40, remaining: 1 << 39, ..Space::default() };
         let told = ToldStorage { uuid: format!("DS-{dn}"), kind: 1, failed: false };
-        let beat = Beat { storages: vec![(told, space)], load: 0 };
+        let beat = Beat { storages: vec![(told, space)], ..Beat::default() };
         let lease = self.state(dn).owes_all[nn].then(|| 1 + self.world.random(u64::MAX - 1));
         let answered = heartbeat(engine, &said, &beat, lease, COMMANDS).await?;
         if answered.must_register {
