@@ -264,7 +264,7 @@ impl Merge<'_> {
             block,
             stamp,
             length,
-            what: What::Listed(state),
+            what: What::Listed(state, self.granted_ms),
         });
     }
 }

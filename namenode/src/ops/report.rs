@@ -51,8 +51,8 @@ pub struct Reported {
 pub enum What {
     /// It came whole; its source, the datanode with this uuid, should drop its own (the balancer's wish).
     Received(Option<String>),
-    /// A full report lists it, in this state.
-    Listed(ReplicaState),
+    /// A full report whose lease was granted then, ms since the epoch, lists it, in this state.
+    Listed(ReplicaState, i64),
     /// It is being written.
     Receiving,
     /// It was deleted.
@@ -66,7 +66,7 @@ impl What {
     fn state(&self) -> Option<ReplicaState> {
         match self {
             What::Received(_) => Some(ReplicaState::Finalized),
-            What::Listed(state) => Some(*state),
+            What::Listed(state, _) => Some(*state),
             What::Receiving => Some(ReplicaState::BeingWritten),
             What::Deleted | What::Missing(_) => None,
         }
@@ -189,11 +189,15 @@ fn present(
     let (key, block) = (block(file_id, placed.ordinal), placed.block);
     let is_whole = state == ReplicaState::Finalized;
     let all = || old.iter().chain(moved.iter().map(|(_, replica)| replica));
-    let is_later = |old: &Replica| old.state() == ReplicaState::Finalized && old.stamp >= told.stamp;
+    let is_later = |old: &Replica| match told.what {
+        What::Listed(_, since) => old.reported_ms >= since,
+        _ => old.state() == ReplicaState::Finalized && old.stamp >= told.stamp,
+    };
     let is_coming = |old: &Replica| old.ordered() == Ordered::Copy;
     // An older one is not the copy, and keeps it out.
     let says_less = all().any(|old| is_later(old) || (is_coming(old) && told.stamp >= block.stamp));
-    if !is_whole && (says_less || block.expected.contains(&told.storage)) {
+    let is_expected = matches!(told.what, What::Receiving) && block.expected.contains(&told.storage);
+    if !is_whole && (says_less || is_expected) {
         // The pipeline says so, or it is whole since, or a copy that was ordered is on its way.
         return Ok(());
     }

@@ -132,6 +132,7 @@ macro_rules! either {
             reports::blocks_that_no_file_has,
             reports::a_moved_block,
             reports::a_full_report,
+            reports::a_full_report_of_what_is_not_whole,
             reports::a_full_report_of_what_was_overtaken,
             reports::a_balanced_replica,
             reports::one_that_only_registered_is_not_heard_of_yet,

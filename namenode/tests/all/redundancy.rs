@@ -614,7 +614,7 @@ pub async fn corrupt_ones_go_when_enough_are_good() {
 pub async fn late_changes_are_noted_again() {
     for (what, length, removed, copies) in [
         (What::Received(None), 7, 1, 0),
-        (What::Listed(ReplicaState::Finalized), 7, 1, 0),
+        (What::Listed(ReplicaState::Finalized, 0), 7, 1, 0),
         (What::Received(Some("nobody".into())), 7, 1, 0),
         (What::Received(None), 6, 1, 0),
     ] {
@@ -656,7 +656,8 @@ pub async fn an_older_one_where_a_copy_is_to_come_goes() {
     let mut world = World::new(2, 2, 1).await;
     world.holders(1, &[0]).await;
     assert_eq!(world.round().await.copies, 1);
-    let old = Reported { stamp: 1000, ..world.told(0, 1, What::Listed(ReplicaState::BeingWritten)) };
+    let old =
+        Reported { stamp: 1000, ..world.told(0, 1, What::Listed(ReplicaState::BeingWritten, i64::MAX)) };
     apply(&world.nn, "u2", vec![old]).await.unwrap();
     assert_eq!(world.round().await.removed, 1);
 }

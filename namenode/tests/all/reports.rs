@@ -173,7 +173,7 @@ pub async fn blocks_that_no_file_has() {
     let nn = fresh().await;
     let all = vec![
         told(0, STORAGE, What::Received(None)),
-        told(1, STORAGE, What::Listed(ReplicaState::WaitingToBeRecovered)),
+        told(1, STORAGE, What::Listed(ReplicaState::WaitingToBeRecovered, 0)),
         told(2, STORAGE, What::Deleted),
     ];
     assert_eq!(apply(&nn, "u1", all).await.unwrap().unknown, 2);
@@ -228,6 +228,36 @@ pub async fn a_full_report() {
     let (compared, spent) = nn.spent(full(&nn.engine, "u1", STORAGE, &list[..3], granted_ms)).await;
     // The one that is not as its block is, is noted again.
     assert_eq!((compared.unwrap().differing, spent.rows_written), (1, 1));
+}
+
+/// What was whole and is not any more is told in full, and believed unless it was told to be whole since.
+pub async fn a_full_report_of_what_is_not_whole() {
+    let nn = fresh().await;
+    plant(&nn, 0..3).await;
+    let writing = Block {
+        stamp: 1002,
+        last_stamp: 1002,
+        expected: vec![STORAGE],
+        ..row(2, BlockState::UnderConstruction)
+    };
+    let told: Vec<Reported> = (0..3).map(|ordinal| told(ordinal, STORAGE, What::Received(None))).collect();
+    apply(&nn, "u1", vec![told[0].clone(), told[2].clone()]).await.unwrap();
+    write_blocks(&nn, vec![(2, writing)]).await;
+    pass_time(std::time::Duration::from_secs(1));
+    let granted_ms = nn.engine.now_ms();
+    apply(&nn, "u1", vec![told[1].clone()]).await.unwrap();
+    let found_again = |of| Listed { state: ReplicaState::WaitingToBeRecovered as u8, ..of };
+    let appended = Listed { state: ReplicaState::BeingWritten as u8, stamp: 1003, ..listed(2, 9) };
+    let list = [found_again(listed(0, 7)), found_again(listed(1, 7)), appended];
+    full(&nn.engine, "u1", STORAGE, &list, granted_ms).await.unwrap();
+    let mut states = Vec::new();
+    for ordinal in 0..3 {
+        let replica = found(&nn, ordinal, STORAGE).await.unwrap();
+        states.push((replica.stamp, replica.state()));
+    }
+    use ReplicaState::{BeingWritten, Finalized, WaitingToBeRecovered};
+    assert_eq!(states, [(1001, WaitingToBeRecovered), (1001, Finalized), (1003, BeingWritten)]);
+    assert!(is_noted(&nn, FILE).await);
 }
 
 /// A report may be written while its block is freed, or gets another stamp: what is left then, the next full report finds
