@@ -20,7 +20,8 @@ pub const OPTION_VARIABLES: &[(&str, &str)] = &[
     ("TRELLIS_DATANODE_DATA", "`datanode`: the folders (`--data`)."),
     ("TRELLIS_RPC_PORT", "`up`: RPC port of the first namenode (`--rpc-port`)."),
     ("TRELLIS_HTTP_PORT", "`up`: HTTP port of the first namenode (`--http-port`)."),
-    ("TRELLIS_FS", "`fs`: the namenodes to ask (`--fs`)."),
+    ("TRELLIS_FS", "`fs`, `admin open-files`, `admin close`: the namenodes to ask (`--fs`)."),
+    ("TRELLIS_HTTP", "`fsck`, the lists of `admin`: the namenodes' HTTP ports (`--http`)."),
     (
         "TRELLIS_LOG",
         "What is logged: `info`, `debug`, `trellis_namenode=debug,info` … (default: servers `info`, other commands `error`).",
@@ -29,7 +30,6 @@ pub const OPTION_VARIABLES: &[(&str, &str)] = &[
 /// Names that belong to tests and developer commands; programs ignore them.
 const TEST_VARIABLES: &[&str] = &["TRELLIS_BIN", "TRELLIS_WRITE_DOCS", "TRELLIS_REQUIRE_ALL"];
 const TEST_PREFIX: &str = "TRELLIS_TEST_";
-const PREFIX: &str = "TRELLIS_";
 /// No file of settings is longer.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -176,8 +176,12 @@ fn parse(text: &str) -> Result<File> {
 }
 
 impl<S> Table<S> {
+    fn known(&self, name: &str) -> Option<&'static Setting<S>> {
+        self.settings.iter().find(|setting| setting.name == name)
+    }
+
     fn find(&self, name: &str) -> Result<&'static Setting<S>> {
-        match self.settings.iter().find(|setting| setting.name == name) {
+        match self.known(name) {
             Some(setting) => Ok(setting),
             None => {
                 bail!("there is no setting {name:?}{}; docs/CONFIG.md lists them all", self.nearest(name))
@@ -187,18 +191,29 @@ impl<S> Table<S> {
 
     /// The setting that a variable of the environment sets; none when it is not ours, an option's, or another table's.
     fn of_variable(&self, variable: &str) -> Result<Option<&'static Setting<S>>> {
-        let own = variable.strip_prefix(self.prefix);
-        if !variable.starts_with(PREFIX) || is_no_setting(variable) {
+        let Some(of_namenode) = variable.strip_prefix(NAMENODE.prefix).filter(|_| !is_no_setting(variable))
+        else {
             return Ok(None);
+        };
+        // The datanode's prefix begins with the namenode's, some of whose settings are about datanodes.
+        let of_datanode = variable.strip_prefix(DATANODE.prefix).map(str::to_ascii_lowercase);
+        let of_namenode = of_namenode.to_ascii_lowercase();
+        let own = match self.prefix == DATANODE.prefix {
+            true => of_datanode.as_deref().and_then(|name| self.known(name)),
+            false => self.known(&of_namenode),
+        };
+        let is_another_s = match of_datanode.as_deref() {
+            Some(name) => DATANODE.known(name).is_some() || NAMENODE.known(&of_namenode).is_some(),
+            None => self.prefix == DATANODE.prefix,
+        };
+        if own.is_some() || is_another_s {
+            return Ok(own);
         }
-        // The datanode's prefix begins with the namenode's.
-        if variable.starts_with(DATANODE.prefix) != (self.prefix == DATANODE.prefix) {
-            return Ok(None);
-        }
-        let name = own.unwrap_or_default().to_ascii_lowercase();
-        self.find(&name)
-            .map(Some)
-            .with_context(|| format!("the environment has {variable}: unset it, or correct its name"))
+        let unknown = match of_datanode.as_deref() {
+            Some(name) => DATANODE.find(name).map(|_| None),
+            None => self.find(&of_namenode).map(Some),
+        };
+        unknown.with_context(|| format!("the environment has {variable}: unset it, or correct its name"))
     }
 
     /// ", did you mean …" for a name that shares most of its letters with a known one.
@@ -308,6 +323,46 @@ mod tests {
             .map(drop)
             .unwrap_err();
         assert!(format!("{error:#}").contains("did you mean heartbeat"), "{error:#}");
+    }
+
+    #[test]
+    fn a_namenodes_settings_about_datanodes_are_its_own() {
+        let variables = [("TRELLIS_DATANODE_RECHECK", "7s"), ("TRELLIS_DATANODE_HEARTBEAT", "2s")];
+        let namenode =
+            sources(&[]).merge(&NAMENODE, Settings::default(), &BTreeMap::new(), env(&variables)).unwrap();
+        let [recheck, heartbeat] = [7, 2].map(Duration::from_secs);
+        assert_eq!(namenode.config.datanode_recheck, recheck);
+        let datanode = sources(&[])
+            .merge(&DATANODE, datanode::Settings::default(), &BTreeMap::new(), env(&variables))
+            .unwrap();
+        // A datanode's heartbeat is a setting of both.
+        assert_eq!((namenode.config.datanode_heartbeat, datanode.config.heartbeat), (heartbeat, heartbeat));
+        for wrong in ["TRELLIS_DATANODE_RECHEK", "TRELLIS_RECHECK"] {
+            let error = sources(&[])
+                .merge(&NAMENODE, Settings::default(), &BTreeMap::new(), env(&[(wrong, "7s")]))
+                .map(drop)
+                .unwrap_err();
+            assert!(format!("{error:#}").contains(wrong), "{error:#}");
+        }
+        let bad = env(&[("TRELLIS_DATANODE_STALE", "77x")]);
+        assert!(sources(&[]).merge(&NAMENODE, Settings::default(), &BTreeMap::new(), bad).is_err());
+    }
+
+    #[test]
+    fn every_variable_of_an_option_is_listed() {
+        fn variables(command: &clap::Command, found: &mut Vec<String>) {
+            let own = command.get_arguments().filter_map(|option| option.get_env());
+            found.extend(own.map(|name| name.to_string_lossy().into_owned()));
+            command.get_subcommands().for_each(|command| variables(command, found));
+        }
+        let mut found = Vec::new();
+        variables(&<crate::Cli as clap::CommandFactory>::command(), &mut found);
+        found.sort();
+        found.dedup();
+        assert!(found.len() > 9, "{found:?}");
+        let unlisted: Vec<_> =
+            found.iter().filter(|name| !OPTION_VARIABLES.iter().any(|(listed, _)| listed == name)).collect();
+        assert!(unlisted.is_empty(), "{unlisted:?}");
     }
 
     #[test]

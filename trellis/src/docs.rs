@@ -11,8 +11,8 @@ const HEAD: &str = "\
 <!-- Written by `cargo xtask docs` from trellis/src/settings.rs. Do not edit. -->
 
 A setting comes from a flag, else from the environment, else from the TOML file named by `--config` or
-`TRELLIS_CONFIG`, else it has its default. An unknown name in any of the three is an error, so a slip of the pen does
-not pass in silence.
+`TRELLIS_CONFIG`, else it has its default. To a command that has settings an unknown name in any of the three is an error,
+so a slip of the pen does not pass in silence.
 
 ## Options of commands
 

@@ -65,7 +65,7 @@ enum Command {
     /// Makes, checks or shows a store
     #[command(subcommand)]
     Store(store::Command),
-    /// Works on names: ls, mkdir, mv, rm …
+    /// Works on files and directories: ls, put, get, cat, mv, rm …
     Fs(fs::Args),
     /// Looks at files and their replicas
     Fsck(fsck::Args),

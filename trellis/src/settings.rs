@@ -179,7 +179,7 @@ impl Value for Duration {
     const FORM: &'static str = "time: 250ms, 2s, 10m, 1h";
     fn parse(text: &str) -> Result<Self, String> {
         humantime::parse_duration(text).map_err(|_| {
-            format!("{text:?} is not a time: give a whole number and ms, s, m or h, such as 30s")
+            format!("{text:?} is not a time: give a whole number and ms, s, m, h or days, such as 30s")
         })
     }
     fn show(&self) -> String {

@@ -6,15 +6,21 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tokio::time::timeout;
 
+use crate::fs;
 use crate::output::{complain, print};
 use crate::up::data_dir::live;
 
 const PROVIDER: &str = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider";
 /// How often a client goes on to the next namenode before it gives up (stock: 15).
 const FAILOVERS_PER_NAMENODE: usize = 5;
+
+/// How long a namenode may take to say what files it makes.
+const ASK: Duration = Duration::from_secs(2);
 
 const EXAMPLE: &str = "\
 Examples:
@@ -44,12 +50,16 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> Result<ExitCode> {
+pub async fn run(args: Args) -> Result<ExitCode> {
     let namenodes = namenodes(&args)?;
     if args.name.is_empty() || !args.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         bail!("--name {:?}: give letters, digits and '-' only", args.name);
     }
-    let (core, hdfs) = (core_site(&args.name), hdfs_site(&args.name, &namenodes));
+    let (core, mut hdfs) = (core_site(&args.name), hdfs_site(&args.name, &namenodes));
+    match replication(&namenodes).await {
+        Some(replication) => hdfs.push(("dfs.replication".to_owned(), replication.to_string())),
+        None => complain("no namenode answered: dfs.replication is left to the clients, whose default is 3"),
+    }
     let Some(dir) = &args.write else {
         print(site(&[core, hdfs].concat()).trim_end())?;
         return Ok(ExitCode::SUCCESS);
@@ -63,6 +73,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         dir.display()
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Replicas that namenodes suggest. Stock clients do not ask, and want three, whatever datanodes there are.
+async fn replication(namenodes: &[Namenode]) -> Option<u16> {
+    let addresses: Vec<&str> = namenodes.iter().map(|namenode| namenode.rpc.as_str()).collect();
+    let client = fs::client(Some(&format!("hdfs://{}", addresses.join(",")))).ok()?;
+    Some(timeout(ASK, client.get_server_defaults()).await.ok()?.ok()?.replication)
 }
 
 /// Where a namenode is.

@@ -9,8 +9,10 @@ use crate::web::Namenodes;
 
 /// Help on lists of blocks.
 pub const BLOCKS_EXAMPLE: &str = "\
-Example:
-  trellis admin missing --http nn1:9870,nn2:9870
+Examples:
+  trellis admin under-replicated --http nn1:9870,nn2:9870
+  trellis admin missing
+  trellis admin corrupt
 
 Prints a line for each block: its name and stamp, its length, its replicas, its file. Only for superusers. The list is of \
 files that were found to need attention, whose replicas are looked at anew; files that are being written are not in it.";

@@ -42,7 +42,7 @@ pub enum Command {
 pub async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Status(args) => status::run(args).await,
-        Command::ClientConfig(args) => client_config::run(args),
+        Command::ClientConfig(args) => client_config::run(args).await,
         Command::Settings(args) => settings::run(args),
         Command::OpenFiles(args) => open_files::list(args).await,
         Command::Close(args) => open_files::close(args).await,

@@ -20,7 +20,8 @@ const STDIN: &str = "-";
 /// Copies files and folders of this machine.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  trellis fs put -f part-0 part-1 /user/ann/in\n  date | trellis fs put - /user/ann/now"
+    after_help = "Examples, of put (copyFromLocal is the same; moveFromLocal deletes what it copied):\n  trellis fs put -f \
+                  part-0 part-1 /user/ann/in\n  date | trellis fs put - /user/ann/now"
 )]
 pub struct Put {
     /// Over files that exist

@@ -198,7 +198,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         config: args.sources.config.clone(),
     };
     let config = of(Kind::Namenode).namenode()?.config;
-    of(Kind::Datanode).datanode()?;
+    of(Kind::Datanode).datanode().context("settings of datanodes (--set datanode.NAME=VALUE)")?;
     let plan = Arc::new(Plan::of(args, file)?);
     say(format_args!("data in {}", plan.data.path().display()));
     if plan.store == StoreUrl::Mem {

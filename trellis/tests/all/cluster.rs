@@ -301,7 +301,7 @@ fn one_namenode_has_its_store_alone() {
 #[test]
 fn clients_are_told_of_all_live_namenodes() {
     let dir = tempfile::tempdir().unwrap();
-    let up = Up::start(&dir.path().join("data"), &["--namenodes", "2"]);
+    let up = Up::start(&dir.path().join("data"), &["--namenodes", "2", "--datanodes", "2"]);
     let conf = dir.path().join("conf");
     let data = up.data.display().to_string();
     let written = output(&["admin", "client-config", "--data", &data, "--write", conf.to_str().unwrap()]);
@@ -312,6 +312,7 @@ fn clients_are_told_of_all_live_namenodes() {
     for address in up.fs.trim_start_matches("hdfs://").split(',') {
         assert!(site.contains(address), "{address} in {site}");
     }
+    assert!(site.contains("<name>dfs.replication</name><value>2</value>"), "as many as datanodes: {site}");
     drop(up);
     let none = output(&["admin", "client-config", "--data", &data]);
     assert!(none.status.code() == Some(1) && complaint(&none).contains("--namenode"), "{}", complaint(&none));
