@@ -189,15 +189,15 @@ fn present(
     let (key, block) = (block(file_id, placed.ordinal), placed.block);
     let is_whole = state == ReplicaState::Finalized;
     let all = || old.iter().chain(moved.iter().map(|(_, replica)| replica));
-    let is_later = |old: &Replica| match told.what {
+    let is_coming = |old: &Replica| old.ordered() == Ordered::Copy;
+    let says_less = |old: &Replica| match told.what {
+        // An older one is not the copy, and keeps it out.
+        _ if is_coming(old) => told.stamp >= block.stamp,
         What::Listed(_, since) => old.reported_ms >= since,
         _ => old.state() == ReplicaState::Finalized && old.stamp >= told.stamp,
     };
-    let is_coming = |old: &Replica| old.ordered() == Ordered::Copy;
-    // An older one is not the copy, and keeps it out.
-    let says_less = all().any(|old| is_later(old) || (is_coming(old) && told.stamp >= block.stamp));
     let is_expected = matches!(told.what, What::Receiving) && block.expected.contains(&told.storage);
-    if !is_whole && (says_less || is_expected) {
+    if !is_whole && (is_expected || all().any(says_less)) {
         // The pipeline says so, or it is whole since, or a copy that was ordered is on its way.
         return Ok(());
     }

@@ -656,8 +656,7 @@ pub async fn an_older_one_where_a_copy_is_to_come_goes() {
     let mut world = World::new(2, 2, 1).await;
     world.holders(1, &[0]).await;
     assert_eq!(world.round().await.copies, 1);
-    let old =
-        Reported { stamp: 1000, ..world.told(0, 1, What::Listed(ReplicaState::BeingWritten, i64::MAX)) };
+    let old = Reported { stamp: 1000, ..world.told(0, 1, What::Listed(ReplicaState::BeingWritten, 0)) };
     apply(&world.nn, "u2", vec![old]).await.unwrap();
     assert_eq!(world.round().await.removed, 1);
 }
