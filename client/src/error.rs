@@ -64,6 +64,16 @@ impl Error {
         self
     }
 
+    /// The call, by its wire name.
+    pub fn method(&self) -> &'static str {
+        self.0.method
+    }
+
+    /// How often it was sent; 0 when the client raised the error itself.
+    pub fn attempts(&self) -> u32 {
+        self.0.attempts
+    }
+
     /// What happened to the last attempt.
     pub fn fault(&self) -> &Fault {
         &self.0.fault

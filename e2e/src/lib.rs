@@ -11,7 +11,6 @@
 //! - [`talk`]: a recorder that stays and answers line by line; [`workers`]: one that works on while things are killed.
 //! - [`recording`]: those tables themselves: which file, which list of exclusions, recording anew.
 //! - [`disk`]: block files on a datanode's disk, to be damaged.
-//! - [`metrics`]: what a namenode counts.
 //! - [`bench`]: what the measurements in `bin/` share.
 
 pub mod bench;
@@ -19,7 +18,6 @@ pub mod cluster;
 pub mod datanode;
 pub mod disk;
 pub mod hadoop;
-pub mod metrics;
 pub mod recording;
 pub mod server;
 pub mod stock;

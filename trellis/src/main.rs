@@ -6,6 +6,7 @@
 //! - [`fs`]: verbs on names, as `hdfs dfs` has them
 //! - [`fsck`]: files and their replicas, as `hdfs fsck` says it
 //! - [`admin`]: status, client-config, settings, open files, blocks in trouble, datanodes
+//! - [`load`]: the metadata load generator
 //! - [`web`]: lines from a namenode's HTTP port
 //! - [`settings`], [`config`]: the table of settings, and where they come from
 //! - [`output`]: printing that survives a closed pipe, and says when it failed
@@ -18,6 +19,7 @@ mod docs;
 mod fs;
 mod fsck;
 mod limits;
+mod load;
 mod namenode;
 mod output;
 mod settings;
@@ -72,6 +74,9 @@ enum Command {
     /// Looks after a running cluster
     #[command(subcommand)]
     Admin(admin::Command),
+    /// Builds namespaces and measures what namenodes do under load
+    #[command(subcommand)]
+    Load(load::Command),
 }
 
 fn main() -> ExitCode {
@@ -94,6 +99,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Fs(args) => one_thread()?.block_on(fs::run(args)),
         Command::Fsck(args) => one_thread()?.block_on(fsck::run(args)),
         Command::Admin(command) => one_thread()?.block_on(admin::run(command)),
+        Command::Load(command) => serve(load::run(command)),
     }
 }
 
@@ -101,7 +107,7 @@ fn one_thread() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")
 }
 
-/// Runs a server, on as many threads as there are processors, to its end. What still waits then, for a disk that hangs
+/// Runs a server, or what keeps servers busy, on as many threads as there are processors, to its end. What still waits then, for a disk that hangs
 /// or a peer, is left behind.
 fn serve(server: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -116,7 +122,9 @@ fn serve(server: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
 fn log(command: &Command) -> Result<()> {
     let usual = match command {
         Command::Up(_) | Command::Namenode(_) | Command::Datanode(_) => "info",
-        Command::Store(_) | Command::Fs(_) | Command::Fsck(_) | Command::Admin(_) => "error",
+        Command::Store(_) | Command::Fs(_) | Command::Fsck(_) | Command::Admin(_) | Command::Load(_) => {
+            "error"
+        }
     };
     let filter = std::env::var("TRELLIS_LOG").unwrap_or_else(|_| usual.to_owned());
     let filter = EnvFilter::try_new(&filter)

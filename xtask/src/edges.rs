@@ -12,11 +12,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("trellis-namenode", &["trellis-proto", "trellis-metastore"]),
     ("trellis-client", &["trellis-proto"]),
     ("trellis-datanode", &["trellis-proto", "trellis-client"]),
+    ("trellis-loadgen", &["trellis-proto", "trellis-client"]),
     (
         "trellis",
-        &["trellis-proto", "trellis-metastore", "trellis-namenode", "trellis-client", "trellis-datanode"],
+        &[
+            "trellis-proto",
+            "trellis-metastore",
+            "trellis-namenode",
+            "trellis-client",
+            "trellis-datanode",
+            "trellis-loadgen",
+        ],
     ),
-    ("trellis-e2e", &["trellis-proto", "trellis-client"]),
+    ("trellis-e2e", &["trellis-proto", "trellis-client", "trellis-loadgen"]),
     ("xtask", &[]),
 ];
 

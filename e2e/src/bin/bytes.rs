@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use e2e::bench::{PAIRS, cpu_seconds_at_rest, median};
-use e2e::metrics::Metrics;
+use e2e::bench::{PAIRS, median};
 use e2e::server::{Server, Shape};
 use e2e::talk::Talk;
+use trellis_loadgen::servers::cpu::seconds_at_rest;
+use trellis_loadgen::servers::metrics::Metrics;
 
 const KINDS: [&str; 2] = ["stock", "trellis"];
 const BLOCK: &str = "dfs.blocksize=134217728";
@@ -100,9 +101,9 @@ impl Side {
 
     fn timed(&mut self, command: &str) -> Result<Part> {
         let pids = [self.server.datanode_pid(0)?, self.server.namenode_pid(0)?];
-        let before = [cpu_seconds_at_rest(pids[0])?, cpu_seconds_at_rest(pids[1])?];
+        let before = [seconds_at_rest(pids[0])?, seconds_at_rest(pids[1])?];
         let seconds = self.client.ask_right(command)?.parse().context("no seconds")?;
-        let after = [cpu_seconds_at_rest(pids[0])?, cpu_seconds_at_rest(pids[1])?];
+        let after = [seconds_at_rest(pids[0])?, seconds_at_rest(pids[1])?];
         Ok(Part { seconds, datanode: after[0] - before[0], namenode: after[1] - before[1] })
     }
 
@@ -111,11 +112,9 @@ impl Side {
         let get = self.timed("get /big")?;
         self.client.ask_right("delete /big")?;
         let small = self.small(&format!("small-{pair}"), SMALL_THREADS)?;
-        let commits =
-            |server: &Server| server.cluster().map(|c| Metrics::read(&c.http_address(0)?)).transpose();
-        let before = commits(&self.server)?;
+        let before = metrics(&self.server)?;
         self.small(&format!("grouped-{pair}"), GROUPED_THREADS)?;
-        let commits_per_10 = match (before, commits(&self.server)?) {
+        let commits_per_10 = match (before, metrics(&self.server)?) {
             (Some(before), Some(after)) => {
                 after.since(&before, "trellis_store_commits_total")? * 10.0 / SMALL_FILES as f64
             }
@@ -123,6 +122,12 @@ impl Side {
         };
         Ok(Run { put, get, small, commits_per_10 })
     }
+}
+
+/// What the first namenode counts, if it is ours.
+fn metrics(server: &Server) -> Result<Option<Metrics>> {
+    let Some(cluster) = server.cluster() else { return Ok(None) };
+    Ok(Some(Metrics::read(&cluster.http_address(0)?)?))
 }
 
 /// A full report of blocks that have not changed.
@@ -139,10 +144,9 @@ fn report(server: Server, blocks: usize) -> Result<Report> {
     datanode.hear_right().context("making the files")?;
     datanode.ask_right("report")?; // the first may still change something
     let pid = server.namenode_pid(0)?;
-    let metrics = || server.cluster().map(|cluster| Metrics::read(&cluster.http_address(0)?)).transpose();
-    let (before, cpu) = (metrics()?, cpu_seconds_at_rest(pid)?);
+    let (before, cpu) = (metrics(&server)?, seconds_at_rest(pid)?);
     let seconds = datanode.ask_right("report")?.parse().context("no seconds")?;
-    let (cpu, after) = (cpu_seconds_at_rest(pid)? - cpu, metrics()?);
+    let (cpu, after) = (seconds_at_rest(pid)? - cpu, metrics(&server)?);
     let rows = |name: &str| match (&before, &after) {
         (Some(before), Some(after)) => after.since(before, name),
         _ => Ok(0.0),

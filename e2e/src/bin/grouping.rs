@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use e2e::bench::{PAIRS, median};
 use e2e::cluster::{Cluster, Options};
-use e2e::metrics::Metrics;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 use trellis_client::Client;
 use trellis_client::types::CreateOptions;
 use trellis_client::uri::Address;
+use trellis_loadgen::servers::metrics::Metrics;
 use trellis_proto::exception::Kind;
 
 const CREATORS: usize = 64;

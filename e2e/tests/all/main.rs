@@ -11,6 +11,7 @@ mod data;
 mod datanodes;
 mod deaths;
 mod disks;
+mod load;
 mod peer;
 mod recorded;
 mod survive;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         ("client::leases_and_access", client::leases_and_access),
         ("client::done_once::one_namenode", || client::done_once(1)),
         ("client::done_once::three_namenodes", || client::done_once(3)),
+        ("load::workloads", load::workloads),
     ];
     let later: &[(&'static str, Test)] = &[("client::quotas", client::quotas)];
     let freezing: &[(&'static str, Test)] = &[("client::frozen", client::frozen)];

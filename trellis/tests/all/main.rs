@@ -2,6 +2,7 @@
 //!
 //! - [`support`]: a cluster started by `trellis up`
 //! - [`cluster`]: `up`: death, restart, stop, the second start
+//! - [`load`]: the load generator, held against what the servers count
 //! - [`stores`]: `store init`, cut short anywhere; `check`; `dump`
 //! - [`verbs`]: `fs`, with the stock shell's exit codes
 
@@ -9,6 +10,7 @@
 
 mod admin;
 mod cluster;
+mod load;
 mod stores;
 mod support;
 mod verbs;

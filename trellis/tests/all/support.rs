@@ -41,6 +41,8 @@ pub struct Up {
     pub data: PathBuf,
     /// `hdfs://…` of the ready line.
     pub fs: String,
+    /// `HOST:PORT` of the namenodes' HTTP servers.
+    pub http: Vec<String>,
 }
 
 impl Up {
@@ -55,10 +57,16 @@ impl Up {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
         thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
-        let mut up = Up { child, lines, data: data.to_path_buf(), fs: String::new() };
-        let ready = up.line("trellis ready: ");
-        up.fs = ready.trim_start_matches("trellis ready: ").to_owned();
-        up
+        let mut up = Up { child, lines, data: data.to_path_buf(), fs: String::new(), http: Vec::new() };
+        loop {
+            let line = up.line("");
+            if let Some(fs) = line.strip_prefix("trellis ready: ") {
+                up.fs = fs.to_owned();
+                return up;
+            }
+            let http = line.split(", ").find_map(|part| part.strip_prefix("http://"));
+            up.http.extend(http.map(str::to_owned));
+        }
     }
 
     /// Waits for a line that begins so.

@@ -1,0 +1,181 @@
+//! Two reports beside each other, with error margins.
+//!
+//! A rate's margin is that of the mean of its whole seconds: Student's t for 95 % times their standard deviation over the
+//! root of their number. So is that of a mean latency. Margins of ratios add as independent relative errors do.
+
+use std::fmt::Write as _;
+
+use crate::report::{Operation, Report, Second};
+use crate::show::{figure, table};
+
+/// Two-sided 95 % points of Student's distribution, from one degree of freedom.
+const STUDENT: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+/// Of the normal distribution.
+const NORMAL: f64 = 1.96;
+
+/// A mean, and how far off it may be; None: there are too few seconds to tell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Half of its 95 % interval.
+    pub margin: Option<f64>,
+}
+
+impl Estimate {
+    /// Of a sample.
+    pub fn of(sample: &[f64]) -> Estimate {
+        let count = sample.len() as f64;
+        let mean = sample.iter().fold(0.0, |sum, value| sum + value) / count.max(1.0);
+        if sample.len() < 2 {
+            return Estimate { mean, margin: None };
+        }
+        let variance = sample.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let t = STUDENT.get(sample.len() - 2).copied().unwrap_or(NORMAL);
+        Estimate { mean, margin: Some(t * (variance / count).sqrt()) }
+    }
+
+    /// Part of the mean.
+    fn relative(self) -> Option<f64> {
+        self.margin.filter(|_| self.mean > 0.0).map(|margin| margin / self.mean)
+    }
+
+    /// This as a multiple of another; None when either is zero.
+    pub fn over(self, other: Estimate) -> Option<Estimate> {
+        let mean = Some(self.mean / other.mean).filter(|ratio| ratio.is_finite() && *ratio > 0.0)?;
+        let relative = self.relative().zip(other.relative()).map(|(a, b)| a.hypot(b));
+        Some(Estimate { mean, margin: relative.map(|relative| relative * mean) })
+    }
+
+    fn text(self, digits: usize) -> String {
+        let number = |value: f64| if digits == 0 { figure(value) } else { format!("{value:.digits$}") };
+        match self.margin {
+            Some(margin) => format!("{} ± {}", number(self.mean), number(margin)),
+            None => number(self.mean),
+        }
+    }
+}
+
+/// The whole seconds of a run of this length.
+fn whole(seconds: &[Second], elapsed_s: f64) -> Vec<Second> {
+    let mut all = seconds.to_vec();
+    all.resize(elapsed_s as usize, Second::default());
+    all
+}
+
+fn rate(seconds: &[Second]) -> Estimate {
+    Estimate::of(&seconds.iter().map(|second| second.count as f64).collect::<Vec<_>>())
+}
+
+fn latency(seconds: &[Second]) -> Estimate {
+    let with_any = seconds.iter().filter(|second| second.ended > 0);
+    Estimate::of(&with_any.map(|second| second.mean_us).collect::<Vec<_>>())
+}
+
+/// The seconds of all operations together.
+fn all_seconds(report: &Report) -> Vec<Second> {
+    let mut sums: Vec<Second> = whole(&[], report.total.elapsed_s);
+    for operation in report.operations.values() {
+        for (sum, second) in sums.iter_mut().zip(&operation.seconds) {
+            let ended = sum.ended + second.ended;
+            let time = sum.mean_us * sum.ended as f64 + second.mean_us * second.ended as f64;
+            *sum = Second { count: sum.count + second.count, ended, mean_us: time / ended.max(1) as f64 };
+        }
+    }
+    sums
+}
+
+/// Two reports, to be read.
+pub fn compare(a: &Report, b: &Report) -> String {
+    let mut rows = vec![row("all", &all_seconds(a), &all_seconds(b), None)];
+    for (name, one) in &a.operations {
+        if let Some(other) = b.operations.get(name) {
+            let of =
+                |operation: &Operation, report: &Report| whole(&operation.seconds, report.total.elapsed_s);
+            rows.push(row(name, &of(one, a), &of(other, b), Some((one.p99_us, other.p99_us))));
+        }
+    }
+    let heads =
+        ["operation", "A ops/s", "B ops/s", "B/A", "A mean µs", "B mean µs", "B/A", "A p99 µs", "B p99 µs"];
+    let mut text = table(&heads, rows);
+    text.push_str("\nmargins: 95 % of the mean of whole seconds; * differs by more than its margin\n");
+    let cpu = |report: &Report| {
+        report.total.server_cpu_us_per_op.map_or("not read".to_owned(), |us| format!("{us:.1} µs"))
+    };
+    let _ = writeln!(text, "CPU of the servers for each operation: A {}, B {}", cpu(a), cpu(b));
+    for difference in differences(a, b) {
+        let _ = writeln!(text, "differs: {difference}");
+    }
+    text
+}
+
+fn row(name: &str, a: &[Second], b: &[Second], p99: Option<(f64, f64)>) -> Vec<String> {
+    let mut cells = vec![name.to_owned()];
+    for (a, b) in [(rate(a), rate(b)), (latency(a), latency(b))] {
+        let ratio = b.over(a).map_or("-".to_owned(), |ratio| {
+            let is_clear = ratio.margin.is_some_and(|margin| (ratio.mean - 1.0).abs() > margin);
+            format!("{}{}", ratio.text(3), if is_clear { " *" } else { "" })
+        });
+        cells.extend([a.text(0), b.text(0), ratio]);
+    }
+    let p99 = p99.map_or(["-".to_owned(), "-".to_owned()], |(a, b)| [figure(a), figure(b)]);
+    cells.extend(p99);
+    cells
+}
+
+/// What was not the same in the two runs, so that nobody compares what cannot be compared.
+fn differences(a: &Report, b: &Report) -> Vec<String> {
+    let values = |report: &Report| serde_json::to_value(&report.config).unwrap_or_default();
+    let (one, other) = (values(a), values(b));
+    let fields = one.as_object().into_iter().flatten();
+    let differing = fields.filter(|(name, value)| other.get(name.as_str()) != Some(value));
+    let mut all: Vec<String> = differing
+        .map(|(name, value)| {
+            format!("{name}: A {value}, B {}", other.get(name.as_str()).cloned().unwrap_or_default())
+        })
+        .collect();
+    if a.namespace.spec != b.namespace.spec {
+        all.push(format!("namespace: A {}, B {}", a.namespace.spec, b.namespace.spec));
+    }
+    if a.build != b.build {
+        all.push(format!("build: A {}, B {}", a.build, b.build));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn margins_are_those_of_students_distribution() {
+        // 1 2 3: mean 2, standard deviation 1, t(2) = 4.303.
+        let estimate = Estimate::of(&[1.0, 2.0, 3.0]);
+        assert!((estimate.mean - 2.0).abs() < 1e-9);
+        assert!(estimate.margin.is_some_and(|margin| (margin - 4.303 / 3f64.sqrt()).abs() < 1e-9));
+        assert_eq!(Estimate::of(&[5.0]), Estimate { mean: 5.0, margin: None });
+        assert_eq!(Estimate::of(&[7.0; 50]), Estimate { mean: 7.0, margin: Some(0.0) });
+    }
+
+    #[test]
+    fn margins_of_ratios_add_in_squares() {
+        let (a, b) =
+            (Estimate { mean: 100.0, margin: Some(3.0) }, Estimate { mean: 200.0, margin: Some(8.0) });
+        let ratio = b.over(a).expect("finite");
+        assert!((ratio.mean - 2.0).abs() < 1e-9);
+        assert!(ratio.margin.is_some_and(|margin| (margin - 0.1).abs() < 1e-9));
+        assert_eq!(a.over(Estimate { mean: 0.0, margin: None }), None);
+    }
+
+    #[test]
+    fn seconds_without_an_operation_count() {
+        let second = Second { count: 4, ended: 4, mean_us: 1.0 };
+        let seconds = whole(&[second], 2.9);
+        assert_eq!(seconds, [second, Second::default()]);
+        assert!((rate(&seconds).mean - 2.0).abs() < 1e-9);
+        assert!((latency(&seconds).mean - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,237 @@
+//! What a run is asked to do: embedded whole in its report.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::arrivals::Arrivals;
+use crate::build::check_base;
+use crate::error::{Error, Result};
+use crate::mix::{Mix, Op, Workload};
+
+/// No run has more clients: each is a task with memory of its own.
+const MAX_CLIENTS: u32 = 100_000;
+/// Nor more operations a second in an open loop.
+const MAX_RATE: f64 = 10e6;
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// `hdfs://HOST:PORT[,HOST:PORT…]`.
+    pub target: String,
+    /// Where the namespace lies.
+    pub base: String,
+    /// What is done.
+    pub workload: Workload,
+    /// Percent of creates in place of the workload's own.
+    pub create_share: Option<f64>,
+    /// Clients: each does one operation after another in a closed loop, and has its share of the arrivals in an open one.
+    pub clients: u32,
+    /// Client ids with a connection to a namenode; clients share them when there are fewer.
+    pub connections: u32,
+    /// Operations a second, as intended; None: a closed loop.
+    pub rate: Option<f64>,
+    /// How they follow one another; only with a rate.
+    pub arrivals: Option<Arrivals>,
+    /// Which files are liked more than others.
+    pub popularity: Popularity,
+    /// Part of the operations that goes to a part of the directories.
+    pub hot: Option<Hot>,
+    /// How files are picked.
+    pub pick: Pick,
+    /// Of all that is drawn.
+    pub seed: u64,
+    /// How long to run before anything is measured.
+    pub warm_up_s: f64,
+    /// How long operations begin.
+    pub duration_s: f64,
+    /// How often each operation of a mix is done alone, before the run, to see what it costs the store.
+    pub cost_samples: u32,
+    /// `HOST:PORT` of `/metrics` of all namenodes.
+    pub metrics: Vec<String>,
+    /// Processes whose CPU time is read from /proc, for servers without such metrics.
+    pub server_pids: Vec<u32>,
+}
+
+impl Config {
+    /// The mix, when everything makes sense.
+    pub fn check(&self) -> Result<Mix> {
+        check_base(&self.base)?;
+        let refused = |what: &str| Err(Error::refused(what));
+        let times = [self.warm_up_s, self.duration_s];
+        if times.iter().any(|time| Duration::try_from_secs_f64(*time).is_err()) || self.duration_s <= 0.0 {
+            return refused("--duration must be above zero");
+        }
+        if !(1..=MAX_CLIENTS).contains(&self.clients) || !(1..=self.clients).contains(&self.connections) {
+            return Err(Error::refused(format!(
+                "--clients is from 1 to {MAX_CLIENTS}, --connections from 1 to as many as clients"
+            )));
+        }
+        match (self.rate, self.arrivals) {
+            (None, Some(_)) => return refused("--arrivals needs a --rate"),
+            (Some(rate), _) if !(rate > 0.0 && rate <= MAX_RATE) => {
+                return Err(Error::refused(format!(
+                    "--rate is above 0 and at most {MAX_RATE} operations a second"
+                )));
+            }
+            _ => {}
+        }
+        if !self.metrics.is_empty() && !self.server_pids.is_empty() {
+            return refused("give --metrics, or --server-pid for servers without them, not both");
+        }
+        let mix = self.workload.mix(self.create_share).map_err(Error::refused)?;
+        if self.pick != Pick::Popular && !mix.single().is_some_and(is_done_to_files) {
+            return refused("--pick once and all are for workloads of one operation on files that are there");
+        }
+        if self.pick != Pick::Popular && (self.popularity != Popularity::Uniform || self.hot.is_some()) {
+            return refused("--pick once and all take every file, so --popularity and --hot have no meaning");
+        }
+        Ok(mix)
+    }
+}
+
+fn is_done_to_files(op: Op) -> bool {
+    !matches!(op, Op::Create | Op::Mkdir)
+}
+
+/// How files are picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pick {
+    /// By popularity.
+    Popular,
+    /// Every file once; the run ends when there are no more.
+    Once,
+    /// Every file once by each client, under the name that it had at first. The run ends when there are no more.
+    All,
+}
+
+impl FromStr for Pick {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "popular" => Ok(Pick::Popular),
+            "once" => Ok(Pick::Once),
+            "all" => Ok(Pick::All),
+            _ => Err("there are popular, once, all"),
+        }
+    }
+}
+
+/// How much files are liked.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Popularity {
+    /// All the same.
+    Uniform,
+    /// The n-th in proportion to n to the power of minus this.
+    Zipf(f64),
+}
+
+impl FromStr for Popularity {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let exponent = |text: &str| text.parse().ok().filter(|s: &f64| (0.0..=10.0).contains(s));
+        match text.strip_prefix("zipf:") {
+            None if text == "uniform" => Ok(Popularity::Uniform),
+            None => Err("say uniform, or zipf:S such as zipf:0.9"),
+            Some(s) => exponent(s).map(Popularity::Zipf).ok_or("the exponent is a number from 0 to 10"),
+        }
+    }
+}
+
+/// So many percent of the operations go to so many percent of the directories.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Hot {
+    /// Of the operations.
+    pub operations_percent: f64,
+    /// Of the directories; at least one.
+    pub directories_percent: f64,
+}
+
+impl FromStr for Hot {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "say OPERATIONS/DIRECTORIES in percent, such as 80/20";
+        let (operations, directories) = text.split_once('/').ok_or(FORM)?;
+        let percent =
+            |text: &str| text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent)).ok_or(FORM);
+        Ok(Hot { operations_percent: percent(operations)?, directories_percent: percent(directories)? })
+    }
+}
+
+impl fmt::Display for Hot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.operations_percent, self.directories_percent)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// One that makes sense.
+    pub fn config() -> Config {
+        Config {
+            target: "hdfs://h:1".into(),
+            base: "/load".into(),
+            workload: "spotify".parse().expect("one"),
+            create_share: Some(5.0),
+            clients: 4,
+            connections: 2,
+            rate: Some(10.5),
+            arrivals: Some(Arrivals::Pareto),
+            popularity: Popularity::Zipf(0.9),
+            hot: Some(Hot { operations_percent: 80.0, directories_percent: 20.0 }),
+            pick: Pick::Popular,
+            seed: u64::MAX,
+            warm_up_s: 0.0,
+            duration_s: 1.0,
+            cost_samples: 3,
+            metrics: vec!["h:2".into()],
+            server_pids: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn it_comes_back_from_a_report() {
+        let text = serde_json::to_string(&config()).expect("JSON");
+        assert_eq!(serde_json::from_str::<Config>(&text).expect("ours"), config());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert!(config().check().is_ok());
+        let wrong: &[fn(&mut Config)] = &[
+            |c| c.duration_s = 0.0,
+            |c| c.duration_s = f64::NAN,
+            |c| c.warm_up_s = -1.0,
+            |c| c.clients = 0,
+            |c| c.connections = 5,
+            |c| c.rate = Some(0.0),
+            |c| c.rate = None,
+            |c| c.server_pids = vec![1],
+            |c| c.pick = Pick::Once,
+            |c| c.base = "/".into(),
+            |c| c.create_share = Some(100.0),
+        ];
+        for (index, change) in wrong.iter().enumerate() {
+            let mut config = config();
+            change(&mut config);
+            assert!(config.check().is_err(), "{index}");
+        }
+    }
+
+    #[test]
+    fn dials_are_read() {
+        assert_eq!("zipf:1.1".parse(), Ok(Popularity::Zipf(1.1)));
+        assert_eq!("80/0.5".parse(), Ok(Hot { operations_percent: 80.0, directories_percent: 0.5 }));
+        assert!(["", "zipf", "zipf:-1", "zipf:x"].iter().all(|text| text.parse::<Popularity>().is_err()));
+        assert!(["80", "80/", "101/20", "80/-1"].iter().all(|text| text.parse::<Hot>().is_err()));
+    }
+}

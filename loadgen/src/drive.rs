@@ -1,0 +1,308 @@
+//! The loops: operations begin, end, and are noted.
+//!
+//! In a closed loop each client begins an operation when its last one has ended. In an open loop operations begin when a
+//! [`Schedule`] says so, whatever the system does: a thread of its own keeps the time, clients have any number under way,
+//! and one that cannot begin in time begins later; its latency counts from when it was to begin.
+
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+use trellis_client::Client;
+
+use crate::arrivals::{Arrivals, Schedule};
+use crate::error::{Error, Result};
+use crate::mix::Op;
+use crate::ops::{Done, End, NewFile, Task, perform};
+use crate::pick::{Effect, Picker};
+use crate::progress::Progress;
+use crate::record::{Recorder, Times};
+
+/// Operations that are under way may take so long once no more begin; then they count as errors.
+const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+/// Operations that one client has under way; further ones begin when some have ended.
+const MAX_UNDER_WAY: usize = 4096;
+/// Arrivals that wait for one client; then the clock's thread waits for it, and further arrivals are late.
+const MAX_WAITING: usize = 65_536;
+/// Clients share recorders: one each would take much memory.
+const RECORDERS: usize = 16;
+/// How exactly the clock's thread wakes up.
+const TIMER_SLACK_NS: u64 = 1;
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A client with what it picks.
+#[derive(Debug)]
+pub struct Worker {
+    /// Shared with others when there are fewer connections than clients.
+    pub client: Client,
+    /// Its own.
+    pub picker: Picker,
+    /// What the files that it makes are like.
+    pub new_file: NewFile,
+}
+
+/// A part of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Phase {
+    /// On the progress bar.
+    pub name: &'static str,
+    /// How long operations begin.
+    pub length: Duration,
+    /// Operations a second and how they follow one another; None: a closed loop.
+    pub open: Option<(f64, Arrivals)>,
+    /// Of the schedule.
+    pub seed: u64,
+}
+
+/// What came of a phase.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What happened.
+    pub recorder: Recorder,
+    /// Until the last operation had ended.
+    pub elapsed: Duration,
+    /// Operations that were to begin in an open loop.
+    pub intended: u64,
+    /// It ended early since there was nothing left to work on.
+    pub exhausted: bool,
+}
+
+struct Shared {
+    started: Instant,
+    phase: Phase,
+    recorders: Vec<Mutex<Recorder>>,
+    ended: AtomicU64,
+    exhausted: AtomicBool,
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// When waiting for what is under way ends.
+    fn deadline(&self) -> tokio::time::Instant {
+        tokio::time::Instant::from_std(self.started + self.phase.length + DRAIN_LIMIT)
+    }
+
+    fn with_recorder(&self, worker: usize, note: impl FnOnce(&mut Recorder)) {
+        if let Some(recorder) = self.recorders.get(worker % RECORDERS) {
+            note(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn note(&self, worker: usize, op: Op, intended: Duration, begun: Duration, done: &Done) {
+        let times = Times { intended, begun, ended: self.now() };
+        self.with_recorder(worker, |recorder| recorder.note(op, times, done));
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn unfinished(&self, worker: usize, op: Op, intended: Duration) {
+        let now = self.now();
+        self.with_recorder(worker, |recorder| recorder.unfinished(op, intended, now));
+    }
+}
+
+/// Runs a phase to its end; the workers come back for the next one.
+pub async fn run(workers: Vec<Worker>, phase: Phase) -> Result<(Vec<Worker>, Outcome)> {
+    let recorder = || match phase.open {
+        Some(_) => Recorder::default().with_lateness(),
+        None => Recorder::default(),
+    };
+    let shared = Arc::new(Shared {
+        started: Instant::now(),
+        phase,
+        recorders: (0..RECORDERS).map(|_| Mutex::new(recorder())).collect(),
+        ended: AtomicU64::new(0),
+        exhausted: AtomicBool::new(false),
+    });
+    let mut tasks = JoinSet::new();
+    let mut clock = None;
+    match phase.open {
+        None => {
+            for (index, worker) in workers.into_iter().enumerate() {
+                tasks.spawn(closed(worker, index, shared.clone()));
+            }
+        }
+        Some((rate, arrivals)) => {
+            let mut senders = Vec::with_capacity(workers.len());
+            for (index, worker) in workers.into_iter().enumerate() {
+                let (sender, tickets) = mpsc::channel(MAX_WAITING);
+                senders.push(sender);
+                tasks.spawn(open(worker, index, shared.clone(), tickets));
+            }
+            let (schedule, shared) = (Schedule::new(arrivals, rate, phase.seed), shared.clone());
+            clock = Some(tokio::task::spawn_blocking(move || keep_time(schedule, &shared, &senders)));
+        }
+    }
+    let shown = tokio::spawn(show(shared.clone()));
+    let mut workers = Vec::with_capacity(tasks.len());
+    let failed = |error| Error::Unreadable(format!("a client failed: {error}"));
+    while let Some(worker) = tasks.join_next().await {
+        workers.push(worker.map_err(failed)?);
+    }
+    let elapsed = shared.now();
+    shown.abort();
+    let intended = match clock {
+        Some(clock) => clock.await.map_err(failed)?,
+        None => 0,
+    };
+    workers.sort_by_key(|worker| worker.picker.client());
+    let mut merged = recorder();
+    for recorder in &shared.recorders {
+        merged.merge(std::mem::take(&mut *recorder.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+    let exhausted = shared.exhausted.load(Ordering::Relaxed);
+    Ok((workers, Outcome { recorder: merged, elapsed, intended, exhausted }))
+}
+
+/// One client of a closed loop.
+async fn closed(mut worker: Worker, index: usize, shared: Arc<Shared>) -> Worker {
+    let mut deadline = pin!(sleep_until(shared.deadline()));
+    loop {
+        let begun = shared.now();
+        if begun >= shared.phase.length {
+            return worker;
+        }
+        let Some((task, effect)) = worker.picker.draw() else {
+            shared.exhausted.store(true, Ordering::Relaxed);
+            return worker;
+        };
+        tokio::select! {
+            biased;
+            done = perform(&worker.client, &task, worker.new_file) => {
+                shared.note(index, task.op, begun, begun, &done);
+                worker.note(effect, &done);
+            }
+            () = &mut deadline => {
+                shared.unfinished(index, task.op, begun);
+                return worker;
+            }
+        }
+    }
+}
+
+/// One client of an open loop.
+async fn open(
+    mut worker: Worker,
+    index: usize,
+    shared: Arc<Shared>,
+    mut tickets: mpsc::Receiver<Duration>,
+) -> Worker {
+    let mut deadline = pin!(sleep_until(shared.deadline()));
+    let mut under_way = FuturesUnordered::new();
+    let mut more = true;
+    while more || !under_way.is_empty() {
+        tokio::select! {
+            biased;
+            Some(Ended { op, intended, begun, effect, done }) = under_way.next(), if !under_way.is_empty() => {
+                shared.note(index, op, intended, begun, &done);
+                worker.note(effect, &done);
+            }
+            ticket = tickets.recv(), if more && under_way.len() < MAX_UNDER_WAY => {
+                match ticket.map(|intended| (intended, worker.picker.draw())) {
+                    Some((intended, Some((task, effect)))) => {
+                        under_way.push(worker.begin(task, effect, intended, shared.now()));
+                    }
+                    Some((_, None)) => {
+                        shared.exhausted.store(true, Ordering::Relaxed);
+                        more = false;
+                    }
+                    None => more = false,
+                }
+            }
+            () = &mut deadline => break,
+        }
+    }
+    for left in &under_way {
+        shared.unfinished(index, left.op, left.intended);
+    }
+    worker
+}
+
+impl Worker {
+    /// Notes what an operation left behind.
+    pub fn note(&mut self, effect: Effect, done: &Done) {
+        if matches!(done.end, End::Success) {
+            self.picker.note(effect);
+        }
+    }
+
+    fn begin(&self, task: Task, effect: Effect, intended: Duration, begun: Duration) -> UnderWay {
+        let (client, new_file, op) = (self.client.clone(), self.new_file, task.op);
+        let done = async move { perform(&client, &task, new_file).await }.boxed();
+        UnderWay { op, intended, begun, effect, done }
+    }
+}
+
+/// An operation of an open loop.
+struct UnderWay {
+    op: Op,
+    intended: Duration,
+    begun: Duration,
+    effect: Effect,
+    done: BoxFuture<'static, Done>,
+}
+
+/// One that has ended.
+struct Ended {
+    op: Op,
+    intended: Duration,
+    begun: Duration,
+    effect: Effect,
+    done: Done,
+}
+
+impl Future for UnderWay {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ended> {
+        let UnderWay { op, intended, begun, effect, .. } = *self;
+        self.done.poll_unpin(context).map(|done| Ended { op, intended, begun, effect, done })
+    }
+}
+
+/// Tells clients in turn to begin, each time when it is time. How many were to begin.
+fn keep_time(schedule: Schedule, shared: &Shared, clients: &[mpsc::Sender<Duration>]) -> u64 {
+    // Without it the thread would wake up less exactly, and the operations' lateness shows that.
+    let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
+    let mut intended = 0;
+    let mut gone = false;
+    for (start, client) in schedule.zip(clients.iter().cycle()) {
+        if start >= shared.phase.length {
+            break;
+        }
+        intended += 1;
+        while !gone && let Some(wait) = start.checked_sub(shared.now()).filter(|wait| !wait.is_zero()) {
+            thread::sleep(wait);
+        }
+        // Clients end early only when the phase is over or there is nothing left to work on. What was to begin counts.
+        gone = gone || client.blocking_send(start).is_err();
+    }
+    intended
+}
+
+/// Shows how far the phase is, until it is stopped.
+async fn show(shared: Arc<Shared>) {
+    let progress = Progress::new(shared.phase.name, shared.phase.length.as_secs(), "s");
+    let mut interval = tokio::time::interval(PROGRESS_INTERVAL);
+    let (mut before, mut at) = (0, Duration::ZERO);
+    loop {
+        interval.tick().await;
+        let (ended, now) = (shared.ended.load(Ordering::Relaxed), shared.now());
+        let rate = (ended - before) as f64 / (now - at).as_secs_f64().max(1e-3);
+        progress.set(
+            now.as_secs().min(shared.phase.length.as_secs()),
+            format!("{} {rate:.0}/s", shared.phase.name),
+        );
+        (before, at) = (ended, now);
+    }
+}

@@ -1,0 +1,44 @@
+//! The metadata load generator: `trellis load`. Drives any HDFS namenodes, ours or stock's.
+//!
+//! - [`namespace`]: a namespace as a pure function; [`tree`]: what of it is there; [`mod@build`]: makes it
+//! - [`mix`]: THE tables of operations and workloads; [`ops`]: what each operation does
+//! - [`pick`]: what the next one is done to; [`popularity`]: which files are liked more
+//! - [`arrivals`]: when operations of an open loop begin; [`drive`]: the loops
+//! - [`record`]: what happened; [`servers`]: what the servers counted
+//! - [`config`]: what a run is asked to do; [`mod@run`]: from there to its report
+//! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them
+//! - [`target`]: clients of the namenodes; [`progress`], [`error`]
+//!
+//! Never here: blocks and datanodes. What is measured is the namespace.
+
+pub mod namespace;
+pub mod tree;
+
+pub mod build;
+
+pub mod mix;
+pub mod ops;
+
+pub mod pick;
+pub mod popularity;
+
+pub mod arrivals;
+pub mod drive;
+
+pub mod record;
+pub mod servers;
+
+pub mod config;
+pub mod run;
+
+pub mod report;
+mod summary;
+
+pub mod compare;
+pub mod show;
+
+pub mod error;
+pub mod progress;
+pub mod target;
+
+pub use error::{Error, Result};

@@ -1,0 +1,142 @@
+//! Which files are liked more than others, and which directories.
+
+use std::ops::Range;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rand_distr::{Distribution, Zipf};
+
+use crate::config::{Hot, Popularity};
+use crate::namespace::Spec;
+
+/// Draws files of a namespace.
+#[derive(Debug)]
+pub struct Spread {
+    /// Share of the draws in the first of two parts of the directories; without it there is one part only.
+    hot_share: Option<f64>,
+    parts: Vec<Part>,
+}
+
+/// A range of directories, in an order of their own, among whose files is drawn.
+#[derive(Debug)]
+struct Part {
+    first_dir: u64,
+    files: u64,
+    zipf: Option<Zipf<f64>>,
+}
+
+impl Spread {
+    /// Over all files of a namespace.
+    pub fn new(spec: &Spec, popularity: Popularity, hot: Option<Hot>) -> Spread {
+        let dirs = u64::from(spec.dirs());
+        let part = |range| Part::new(range, spec.files_per_dir, popularity);
+        match hot {
+            Some(hot) if dirs > 1 => {
+                let hot_dirs = (dirs as f64 * hot.directories_percent / 100.0).ceil() as u64;
+                let hot_dirs = hot_dirs.clamp(1, dirs - 1);
+                let parts = vec![part(0..hot_dirs), part(hot_dirs..dirs)];
+                Spread { hot_share: Some(hot.operations_percent / 100.0), parts }
+            }
+            _ => Spread { hot_share: None, parts: vec![part(0..dirs)] },
+        }
+    }
+
+    /// A file, whether it is there or not.
+    pub fn draw(&self, spec: &Spec, rng: &mut StdRng) -> u32 {
+        let part = match self.hot_share {
+            Some(share) if rng.random::<f64>() >= share => self.parts.last(),
+            _ => self.parts.first(),
+        };
+        // There is at least one part.
+        let Some(part) = part else { return 0 };
+        let (place, per_dir) = (part.draw(rng), u64::from(spec.files_per_dir));
+        // Which directories are hot does not depend on their depth.
+        let dir = scattered(part.first_dir + place / per_dir, spec.dirs().into()) as u32;
+        // The last directory may have fewer.
+        let files = spec.files_of(dir);
+        files.start + (place % per_dir) as u32 % (files.end - files.start).max(1)
+    }
+}
+
+impl Part {
+    fn new(dirs: Range<u64>, files_per_dir: u32, popularity: Popularity) -> Part {
+        let files = (dirs.end - dirs.start) * u64::from(files_per_dir);
+        let zipf = match popularity {
+            Popularity::Uniform => None,
+            // Refused for nothing that a configuration can hold.
+            Popularity::Zipf(s) => Zipf::new(files as f64, s).ok(),
+        };
+        Part { first_dir: dirs.start, files, zipf }
+    }
+
+    /// The place of a file among those of the part.
+    fn draw(&self, rng: &mut StdRng) -> u64 {
+        match &self.zipf {
+            None => rng.random_range(0..self.files),
+            // From 1, as whole numbers. What is liked most should not lie in one directory.
+            Some(zipf) => scattered(zipf.sample(rng) as u64 - 1, self.files),
+        }
+    }
+}
+
+/// One of `0..count`, another for each `index` of `0..count`.
+pub fn scattered(index: u64, count: u64) -> u64 {
+    // A prime; it shares a factor with `count` only when it divides it.
+    const FACTOR: u128 = 2_305_843_009_213_693_951;
+    (u128::from(index) * FACTOR % u128::from(count)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use rand::SeedableRng;
+
+    use super::*;
+
+    /// How often each of so many draws hit the same, from the most to the least.
+    fn counts(draws: u32, mut draw: impl FnMut(&mut StdRng) -> u32) -> Vec<u32> {
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut hits = HashMap::new();
+        (0..draws).for_each(|_| *hits.entry(draw(&mut rng)).or_insert(0) += 1);
+        let mut counts: Vec<u32> = hits.into_values().collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts
+    }
+
+    #[test]
+    fn hot_directories_get_their_share() {
+        let hot = Hot { operations_percent: 80.0, directories_percent: 20.0 };
+        let spec = Spec { files: 16 * 100, ..Spec::default() };
+        let spread = Spread::new(&spec, Popularity::Uniform, Some(hot));
+        let counts = counts(100_000, |rng| spec.dir_of(spread.draw(&spec, rng)));
+        let top: u32 = counts[..20].iter().sum();
+        assert!(counts.len() == 100 && (79_000..81_000).contains(&top), "{top}");
+    }
+
+    #[test]
+    fn zipf_likes_some_files_more_and_leaves_none_out() {
+        let spec = Spec { files: 160, ..Spec::default() };
+        let spread = Spread::new(&spec, Popularity::Zipf(1.0), None);
+        let counts = counts(200_000, |rng| spread.draw(&spec, rng));
+        let ratio = f64::from(counts[0]) / f64::from(counts[9]);
+        assert!(counts.len() == 160 && (9.0..11.0).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn the_last_directory_may_have_fewer_files() {
+        let spec = Spec { files: 17, ..Spec::default() };
+        let spread = Spread::new(&spec, Popularity::Uniform, None);
+        assert_eq!(counts(10_000, |rng| spread.draw(&spec, rng)).len(), 17);
+    }
+
+    #[test]
+    fn scattering_loses_nothing() {
+        for count in [1, 2, 100, 127, 4096] {
+            assert_eq!(
+                (0..count).map(|index| scattered(index, count)).collect::<HashSet<_>>().len() as u64,
+                count
+            );
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What happened to the operations: latencies, outcomes, calls, second by second. Recorders of several clients merge.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::mix::{MAX_CALLS, OPS, Op};
+use crate::ops::{Done, End};
+
+/// Latencies are told apart to three digits, from a microsecond to an hour.
+const DIGITS: u8 = 3;
+const LOWEST_NS: u64 = 1000;
+const HIGHEST_NS: u64 = 3_600_000_000_000;
+/// Different errors that are told of; further kinds are counted together.
+const MAX_ERROR_KINDS: usize = 20;
+/// Bins are of one second; no phase has more.
+const MAX_BINS: usize = 1_000_000;
+
+/// The kind of error of operations that had not ended when their time was over.
+pub const UNFINISHED: &str = "unfinished";
+
+/// Of all operations.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    ops: BTreeMap<Op, OpRecord>,
+    /// How late operations of an open loop began, ns.
+    late: Option<Histogram<u64>>,
+    /// By kind: how many, and the first.
+    pub errors: BTreeMap<String, (u64, String)>,
+}
+
+/// Of one operation.
+#[derive(Debug)]
+pub struct OpRecord {
+    /// From the intended start to the end, of all that ended, whatever came of them; ns.
+    pub latency: Histogram<u64>,
+    /// Did what they are for.
+    pub success: u64,
+    /// Were refused as can be expected.
+    pub refused: u64,
+    /// Anything else.
+    pub errors: u64,
+    /// Its calls that were answered without an exception.
+    pub answered: [u64; MAX_CALLS],
+    /// Its calls that were answered with one.
+    pub exceptions: [u64; MAX_CALLS],
+    /// By the second of their end.
+    pub bins: Vec<Bin>,
+}
+
+/// One second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bin {
+    /// Successes.
+    pub success: u64,
+    /// Of all that ended.
+    pub ended: u64,
+    /// Sum of their latencies, ns.
+    pub latency_ns: u64,
+}
+
+/// When an operation began and ended, all since the start of the phase.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// When it was to begin; latency counts from here.
+    pub intended: Duration,
+    /// When it began.
+    pub begun: Duration,
+    /// When it ended.
+    pub ended: Duration,
+}
+
+fn histogram() -> Option<Histogram<u64>> {
+    Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS).ok()
+}
+
+impl Recorder {
+    /// Notes an operation.
+    pub fn note(&mut self, op: Op, times: Times, done: &Done) {
+        let Some(record) = self.op(op) else { return };
+        let latency = times.ended.saturating_sub(times.intended);
+        record.latency.saturating_record(nanos(latency));
+        record.answered.iter_mut().take(done.answered).for_each(|calls| *calls += 1);
+        let bin = record.bin(times.ended);
+        bin.ended += 1;
+        bin.latency_ns = bin.latency_ns.saturating_add(nanos(latency));
+        bin.success += u64::from(matches!(done.end, End::Success));
+        let by_exception = match &done.end {
+            End::Success => false,
+            End::Refused { by_exception } => *by_exception,
+            End::Error(error) => error.exception().is_some() && error.attempts() > 0,
+        };
+        if by_exception && let Some(calls) = record.exceptions.get_mut(done.answered) {
+            *calls += 1;
+        }
+        match &done.end {
+            End::Success => record.success += 1,
+            End::Refused { .. } => record.refused += 1,
+            End::Error(error) => {
+                record.errors += 1;
+                let kind = error.exception().map_or("no answer", |exception| exception.kind.class());
+                self.error(kind, error.to_string());
+            }
+        }
+        if let Some(late) = self.late.as_mut() {
+            late.saturating_record(nanos(times.begun.saturating_sub(times.intended)));
+        }
+    }
+
+    /// Notes operations that had not ended when their time was over.
+    pub fn unfinished(&mut self, op: Op, intended: Duration, now: Duration) {
+        let Some(record) = self.op(op) else { return };
+        record.errors += 1;
+        record.latency.saturating_record(nanos(now.saturating_sub(intended)));
+        self.error(UNFINISHED, format!("{}: had not ended when the run did", op.row().name));
+    }
+
+    /// Also notes how late operations begin.
+    pub fn with_lateness(mut self) -> Recorder {
+        self.late = histogram();
+        self
+    }
+
+    fn op(&mut self, op: Op) -> Option<&mut OpRecord> {
+        match self.ops.entry(op) {
+            Entry::Occupied(there) => Some(there.into_mut()),
+            // The bounds are constants that are in order.
+            Entry::Vacant(free) => Some(free.insert(OpRecord::new(histogram()?))),
+        }
+    }
+
+    fn error(&mut self, kind: &str, text: String) {
+        self.merge_error(kind, (1, text));
+    }
+
+    fn merge_error(&mut self, kind: &str, (count, text): (u64, String)) {
+        let is_new = !self.errors.contains_key(kind) && self.errors.len() >= MAX_ERROR_KINDS;
+        let kind = if is_new { "others" } else { kind };
+        self.errors.entry(kind.to_owned()).or_insert((0, text)).0 += count;
+    }
+
+    /// Takes in what another has.
+    pub fn merge(&mut self, other: Recorder) {
+        for (op, theirs) in other.ops {
+            match self.ops.get_mut(&op) {
+                Some(ours) => ours.merge(&theirs),
+                None => drop(self.ops.insert(op, theirs)),
+            }
+        }
+        for (kind, seen) in other.errors {
+            self.merge_error(&kind, seen);
+        }
+        match (&mut self.late, other.late) {
+            (Some(ours), Some(theirs)) => drop(ours.add(&theirs)),
+            (ours @ None, theirs) => *ours = theirs,
+            (Some(_), None) => {}
+        }
+    }
+
+    /// Operations that were done, in the order of the table.
+    pub fn ops(&self) -> impl Iterator<Item = (Op, &OpRecord)> {
+        OPS.iter().filter_map(|row| Some((row.op, self.ops.get(&row.op)?)))
+    }
+
+    /// Of one operation.
+    pub fn of(&self, op: Op) -> Option<&OpRecord> {
+        self.ops.get(&op)
+    }
+
+    /// How late operations of an open loop began.
+    pub fn late(&self) -> Option<&Histogram<u64>> {
+        self.late.as_ref()
+    }
+
+    /// How many ended or were given up.
+    pub fn count(&self) -> u64 {
+        self.ops.values().map(OpRecord::count).sum()
+    }
+}
+
+impl OpRecord {
+    fn new(latency: Histogram<u64>) -> OpRecord {
+        OpRecord {
+            latency,
+            success: 0,
+            refused: 0,
+            errors: 0,
+            answered: [0; MAX_CALLS],
+            exceptions: [0; MAX_CALLS],
+            bins: Vec::new(),
+        }
+    }
+
+    /// All of them.
+    pub fn count(&self) -> u64 {
+        self.success + self.refused + self.errors
+    }
+
+    fn bin(&mut self, at: Duration) -> &mut Bin {
+        let index = (at.as_secs() as usize).min(MAX_BINS - 1);
+        if self.bins.len() <= index {
+            self.bins.resize(index + 1, Bin::default());
+        }
+        &mut self.bins[index]
+    }
+
+    fn merge(&mut self, other: &OpRecord) {
+        // Both have the same bounds.
+        let _ = self.latency.add(&other.latency);
+        self.success += other.success;
+        self.refused += other.refused;
+        self.errors += other.errors;
+        self.answered.iter_mut().zip(other.answered).for_each(|(ours, theirs)| *ours += theirs);
+        self.exceptions.iter_mut().zip(other.exceptions).for_each(|(ours, theirs)| *ours += theirs);
+        if self.bins.len() < other.bins.len() {
+            self.bins.resize(other.bins.len(), Bin::default());
+        }
+        for (ours, theirs) in self.bins.iter_mut().zip(&other.bins) {
+            ours.success += theirs.success;
+            ours.ended += theirs.ended;
+            ours.latency_ns = ours.latency_ns.saturating_add(theirs.latency_ns);
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(intended_ms: u64, begun_ms: u64, ended_ms: u64) -> Times {
+        let ms = Duration::from_millis;
+        Times { intended: ms(intended_ms), begun: ms(begun_ms), ended: ms(ended_ms) }
+    }
+
+    fn success() -> Done {
+        Done { answered: 1, end: End::Success }
+    }
+
+    fn refused() -> Done {
+        Done { answered: 0, end: End::Refused { by_exception: true } }
+    }
+
+    #[test]
+    fn latency_counts_from_the_intended_start() {
+        // A server that stands still from 0 to 5 s, and a thousand operations a second that were meant to begin then.
+        let mut recorder = Recorder::default().with_lateness();
+        for intended in 0..5000 {
+            recorder.note(Op::Open, at(intended, 5000, 5000), &success());
+        }
+        for intended in 5000..10_000 {
+            recorder.note(Op::Open, at(intended, intended, intended + 1), &success());
+        }
+        let open = recorder.of(Op::Open).expect("noted");
+        let (half, most) = (open.latency.value_at_quantile(0.5), open.latency.value_at_quantile(0.9));
+        assert!(half <= 2_000_000 && (3_990_000_000..=4_010_000_000).contains(&most), "{half} {most}");
+        assert!(open.latency.max() >= 5_000_000_000);
+        assert_eq!(recorder.late().map(|late| late.count_between(2000, u64::MAX)), Some(5000));
+        assert_eq!(
+            open.bins.iter().map(|bin| bin.success).collect::<Vec<_>>(),
+            [0, 0, 0, 0, 0, 5999, 1000, 1000, 1000, 1000, 1]
+        );
+    }
+
+    #[test]
+    fn merging_is_as_noting_in_one() {
+        let (mut one, mut left, mut right) = (Recorder::default(), Recorder::default(), Recorder::default());
+        for ms in 1..1000 {
+            let times = at(0, 0, ms * 3);
+            let done = || if ms % 3 == 0 { refused() } else { success() };
+            let op = if ms % 2 == 0 { Op::Open } else { Op::Create };
+            one.note(op, times, &done());
+            if ms % 5 == 0 { &mut left } else { &mut right }.note(op, times, &done());
+        }
+        left.merge(right);
+        assert_eq!(left.count(), 999);
+        for (op, wanted) in one.ops() {
+            let merged = left.of(op).expect("noted");
+            assert_eq!(merged.latency, wanted.latency);
+            assert_eq!(
+                (merged.success, merged.refused, merged.errors),
+                (wanted.success, wanted.refused, wanted.errors)
+            );
+            assert_eq!((merged.answered, merged.exceptions), (wanted.answered, wanted.exceptions));
+            assert_eq!(merged.bins, wanted.bins);
+        }
+    }
+
+    #[test]
+    fn calls_are_counted_as_the_server_does() {
+        let mut recorder = Recorder::default();
+        let two = Done { answered: 2, end: End::Success };
+        let second_refused = Done { answered: 1, end: End::Refused { by_exception: true } };
+        let says_false = Done { answered: 1, end: End::Refused { by_exception: false } };
+        for done in [&two, &second_refused, &says_false, &refused()] {
+            recorder.note(Op::Create, at(0, 0, 1), done);
+        }
+        let create = recorder.of(Op::Create).expect("noted");
+        assert_eq!((create.answered, create.exceptions), ([3, 1], [1, 1]));
+        assert_eq!((create.success, create.refused, create.errors), (1, 3, 0));
+    }
+
+    #[test]
+    fn what_does_not_end_is_an_error_and_shows_in_the_latencies() {
+        let mut recorder = Recorder::default();
+        recorder.unfinished(Op::Open, Duration::from_secs(1), Duration::from_secs(4));
+        let open = recorder.of(Op::Open).expect("noted");
+        assert!(open.errors == 1 && open.latency.max() >= 2_990_000_000);
+        assert_eq!(recorder.errors[UNFINISHED].0, 1);
+    }
+}

@@ -1,0 +1,161 @@
+//! A run from its configuration to its report.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::arrivals::Arrivals;
+use crate::config::Config;
+use crate::drive::{self, Phase, Worker};
+use crate::error::{Error, Result};
+use crate::mix::{Mix, Op};
+use crate::namespace::mixed;
+use crate::ops::{NewFile, perform};
+use crate::pick::{Picker, Picks};
+use crate::report::{Namespace, Report, SCHEMA};
+use crate::servers::{Growth, Servers, cpu};
+use crate::summary::{self, Measured};
+use crate::target::Target;
+use crate::tree::survey;
+
+/// Directories that are looked at at once before a run.
+const SURVEY_WORKERS: u32 = 64;
+
+/// What an operation costs the store when it runs alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// Exchanges.
+    pub round_trips: f64,
+    /// Rows read and written.
+    pub rows: f64,
+}
+
+impl Cost {
+    /// Of each of so many operations; None without any, or when the servers do not count.
+    pub fn of(growth: &Growth, operations: u64) -> Option<Cost> {
+        let each = |sum: f64| sum / operations as f64;
+        let counted = operations > 0 && !growth.store.is_empty();
+        counted.then(|| Cost { round_trips: each(growth.store("round_trips")), rows: each(growth.rows()) })
+    }
+}
+
+/// Makes a run.
+pub async fn run(config: &Config) -> Result<Report> {
+    let mix = config.check()?;
+    let target = Target::parse(&config.target)?;
+    let servers = Servers { metrics: config.metrics.clone(), pids: config.server_pids.clone() };
+    // What cannot be read should be said before anything is done.
+    servers.read().await?;
+    let begun_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let clients = target.clients(config.connections)?;
+    let Some(first) = clients.first() else { return Err(Error::refused("no connections")) };
+    let defaults = first.get_server_defaults().await?;
+    let tree = survey(&clients, &config.base, SURVEY_WORKERS).await?;
+    let namespace = Namespace { spec: tree.spec.clone(), files_present: tree.present() };
+    if namespace.files_present == 0 {
+        return Err(Error::refused(format!(
+            "no files are left in {}: 'trellis load build' makes them",
+            config.base
+        )));
+    }
+    let run = rand::random();
+    let picks = Arc::new(Picks::new(config, mix.clone(), tree, run));
+    let new_file = NewFile { replication: defaults.replication, block_size: defaults.block_size };
+    let workers = clients.iter().cycle().zip(0..config.clients).map(|(client, index)| Worker {
+        client: client.clone(),
+        picker: Picker::new(picks.clone(), index),
+        new_file,
+    });
+    let mut workers: Vec<Worker> = workers.collect();
+
+    let costs = match workers.first_mut() {
+        Some(worker) if mix.single().is_none() => alone(worker, &mix, &servers, config.cost_samples).await?,
+        _ => BTreeMap::new(),
+    };
+    if config.warm_up_s > 0.0 {
+        (workers, _) = drive::run(workers, phase(config, "warming up", config.warm_up_s, 1)).await?;
+    }
+    let counts = || clients.iter().map(|client| client.counts()).collect::<Vec<_>>();
+    let (before, cpu_before, counts_before) = (servers.read_at_rest().await?, cpu::own_seconds(), counts());
+    let (_, outcome) = drive::run(workers, phase(config, "measuring", config.duration_s, 0)).await?;
+    let (client_cpu_s, counts_after) = (cpu::own_seconds() - cpu_before, counts());
+    let after = servers.read_at_rest().await?;
+    let measured = Measured {
+        config,
+        mix: &mix,
+        outcome: &outcome,
+        growth: if servers.is_empty() { None } else { Some(after.since(&before)) },
+        costs: &costs,
+        client_cpu_s,
+        failovers: counts_after
+            .iter()
+            .zip(&counts_before)
+            .map(|(now, then)| now.failovers - then.failovers)
+            .sum(),
+        resends: counts_after.iter().zip(&counts_before).map(|(now, then)| now.resends - then.resends).sum(),
+    };
+    let mut notes = summary::notes(&measured);
+    if namespace.files_present < namespace.spec.files {
+        let missing = namespace.spec.files - namespace.files_present;
+        notes.push(format!(
+            "{missing} files of the namespace were missing: 'trellis load build' makes them anew"
+        ));
+    }
+    Ok(Report {
+        schema: SCHEMA,
+        build: summary::build_id(),
+        begun_at_ms: begun_at.as_millis() as u64,
+        run,
+        config: config.clone(),
+        namespace,
+        metadata_only: true,
+        total: summary::total(&measured),
+        open_loop: summary::open_loop(&measured),
+        operations: summary::operations(&measured),
+        calls: summary::calls(&measured),
+        store: measured
+            .growth
+            .as_ref()
+            .and_then(|growth| growth.as_ref().ok())
+            .map(|growth| growth.store.clone())
+            .unwrap_or_default(),
+        errors: summary::errors(&outcome),
+        notes,
+    })
+}
+
+fn phase(config: &Config, name: &'static str, length_s: f64, number: u64) -> Phase {
+    let usual = if config.workload.has_bursty_rate() { Arrivals::Pareto } else { Arrivals::Poisson };
+    Phase {
+        name,
+        length: Duration::from_secs_f64(length_s),
+        open: config.rate.map(|rate| (rate, config.arrivals.unwrap_or(usual))),
+        seed: mixed(config.seed ^ number << 32),
+    }
+}
+
+/// Does each operation of a mix a few times, with nothing else going on, to see what it costs the store.
+async fn alone(
+    worker: &mut Worker,
+    mix: &Mix,
+    servers: &Servers,
+    samples: u32,
+) -> Result<BTreeMap<Op, Cost>> {
+    let mut costs = BTreeMap::new();
+    if servers.metrics.is_empty() {
+        return Ok(costs);
+    }
+    for (op, _) in mix.shares() {
+        let before = servers.read().await?;
+        let mut done = 0;
+        for _ in 0..samples {
+            let Some((task, effect)) = worker.picker.of(*op) else { break };
+            let ended = perform(&worker.client, &task, worker.new_file).await;
+            worker.note(effect, &ended);
+            done += 1;
+        }
+        let growth = servers.read().await?.since(&before)?;
+        costs.extend(Cost::of(&growth, done).map(|cost| (*op, cost)));
+    }
+    Ok(costs)
+}

@@ -1,0 +1,153 @@
+//! A report as a table.
+
+use std::fmt::Write as _;
+
+use crate::report::{Operation, Report};
+
+/// A report, to be read.
+pub fn show(report: &Report) -> String {
+    let mut text = head(report);
+    let rows = report.operations.iter().map(|(name, operation)| row(name, operation)).collect();
+    text.push('\n');
+    text.push_str(&table(&HEADS, rows));
+    text.push('\n');
+    text.push_str(&totals(report));
+    for error in &report.errors {
+        let _ = writeln!(text, "error, {} times {}: {}", error.count, error.kind, error.example);
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+const HEADS: [&str; 11] = [
+    "operation",
+    "count",
+    "ops/s",
+    "refused",
+    "errors",
+    "p50 µs",
+    "p90 µs",
+    "p99 µs",
+    "p99.9 µs",
+    "max µs",
+    "trips, rows",
+];
+
+fn head(report: &Report) -> String {
+    let config = &report.config;
+    let mode = match config.rate {
+        Some(rate) => format!("open loop, {rate} ops/s"),
+        None => "closed loop".to_owned(),
+    };
+    let creates = config.create_share.map(|share| format!(" with {share} % creates")).unwrap_or_default();
+    format!(
+        "{}{creates}, {mode}, {} clients on {} connections, {} s after {} s of warm-up, seed {}\n\
+         {} below {}: {} of {} files present; build {}\n",
+        config.workload,
+        config.clients,
+        config.connections,
+        config.duration_s,
+        config.warm_up_s,
+        config.seed,
+        config.target,
+        config.base,
+        report.namespace.files_present,
+        report.namespace.spec.files,
+        report.build,
+    )
+}
+
+fn row(name: &str, operation: &Operation) -> Vec<String> {
+    let Operation { count, ops_per_s, refused, errors, .. } = operation;
+    let times = [operation.p50_us, operation.p90_us, operation.p99_us, operation.p999_us, operation.max_us];
+    let mut cells =
+        vec![name.to_owned(), count.to_string(), figure(*ops_per_s), refused.to_string(), errors.to_string()];
+    cells.extend(times.map(figure));
+    let cost = operation.store_round_trips_per_op.zip(operation.rows_per_op);
+    cells.push(cost.map_or("-".to_owned(), |(trips, rows)| format!("{trips:.2}, {rows:.2}")));
+    cells
+}
+
+fn totals(report: &Report) -> String {
+    let total = &report.total;
+    let mut text = format!(
+        "total: {} ops/s, {} successes, {} refused, {} errors in {:.3} s\n",
+        figure(total.ops_per_s),
+        total.count,
+        total.refused,
+        total.errors,
+        total.elapsed_s
+    );
+    if let Some(open) = &report.open_loop {
+        let _ = writeln!(
+            text,
+            "offered {} ops/s ({}), achieved {}; begun late by {} µs (p50), {} (p99), {} (max); never begun: {}",
+            figure(open.offered_per_s),
+            open.offered,
+            figure(open.achieved_per_s),
+            figure(open.late_p50_us),
+            figure(open.late_p99_us),
+            figure(open.late_max_us),
+            open.never_begun
+        );
+    }
+    let server = total.server_cpu_us_per_op.map_or("not read".to_owned(), |us| format!("{us:.1} µs"));
+    let _ = writeln!(
+        text,
+        "CPU for each operation: servers {server}, this program {:.1} µs",
+        total.client_cpu_us_per_op
+    );
+    if let Some((trips, rows)) = total.store_round_trips_per_op.zip(total.rows_per_op) {
+        let group = total
+            .operations_per_group
+            .map_or("no groups".to_owned(), |size| format!("{size:.2} operations in a group"));
+        let _ = writeln!(
+            text,
+            "store, for each operation: {trips:.2} round trips, {rows:.2} rows; {group}; conflicts {}, run again {}",
+            total.conflicts.unwrap_or_default(),
+            total.retries.unwrap_or_default()
+        );
+    }
+    let (mut issued, mut counted) = (0, None);
+    for calls in report.calls.values() {
+        issued += calls.ok + calls.exceptions;
+        if let Some(servers) = calls.servers_ok.zip(calls.servers_exceptions) {
+            counted = Some(counted.unwrap_or(0) + servers.0 + servers.1);
+        }
+    }
+    let counted = counted.map_or("were not asked".to_owned(), |count: u64| format!("counted {count}"));
+    let _ = writeln!(
+        text,
+        "calls: clients saw {issued} answers, servers {counted}; sent once more: {}, other namenode: {}",
+        total.resends, total.failovers
+    );
+    text
+}
+
+/// A number with what matters of it.
+pub(crate) fn figure(value: f64) -> String {
+    if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// Columns as wide as they must be; the first to the left, the others to the right.
+pub(crate) fn table(heads: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut all = vec![heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
+    all.extend(rows);
+    let width =
+        |column: usize| all.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..heads.len()).map(|column| width(column).unwrap_or_default()).collect();
+    let mut text = String::new();
+    for row in &all {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(text, "{cell:<width$}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,229 @@
+//! A report's figures from what was measured.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use hdrhistogram::Histogram;
+
+use crate::config::Config;
+use crate::drive::Outcome;
+use crate::error::Result;
+use crate::mix::{Mix, Op};
+use crate::record::{Bin, OpRecord};
+use crate::report::{Calls, ErrorKind, OpenLoop, Operation, Second, Total};
+use crate::run::Cost;
+use crate::servers::Growth;
+
+/// All that was measured.
+#[derive(Debug)]
+pub struct Measured<'a> {
+    /// What was asked for.
+    pub config: &'a Config,
+    /// What was done.
+    pub mix: &'a Mix,
+    /// What the clients saw.
+    pub outcome: &'a Outcome,
+    /// What the servers counted; None: nobody asked them.
+    pub growth: Option<Result<Growth>>,
+    /// Of operations of a mix, alone.
+    pub costs: &'a BTreeMap<Op, Cost>,
+    /// CPU time of this process.
+    pub client_cpu_s: f64,
+    /// Of all clients.
+    pub failovers: u64,
+    /// Of all clients.
+    pub resends: u64,
+}
+
+impl Measured<'_> {
+    fn counted(&self) -> Option<&Growth> {
+        self.growth.as_ref().and_then(|growth| growth.as_ref().ok())
+    }
+
+    fn sum(&self, part: impl Fn(&OpRecord) -> u64) -> u64 {
+        self.outcome.recorder.ops().map(|(_, record)| part(record)).sum()
+    }
+
+    /// Operations that were answered.
+    fn answered(&self) -> u64 {
+        self.sum(|record| record.success + record.refused)
+    }
+
+    fn elapsed_s(&self) -> f64 {
+        self.outcome.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+/// All operations together.
+pub fn total(measured: &Measured<'_>) -> Total {
+    let count = measured.sum(|record| record.success);
+    let answered = measured.answered();
+    let us_per_op = |seconds: f64| if answered == 0 { 0.0 } else { seconds * 1e6 / answered as f64 };
+    let cost = measured.counted().and_then(|growth| Cost::of(growth, answered));
+    let store =
+        |name: &str| measured.counted().filter(|growth| !growth.store.is_empty()).map(|g| g.store(name));
+    let groups = store("groups").filter(|groups| *groups > 0.0);
+    Total {
+        count,
+        ops_per_s: count as f64 / measured.elapsed_s(),
+        refused: measured.sum(|record| record.refused),
+        errors: measured.sum(|record| record.errors),
+        elapsed_s: measured.elapsed_s(),
+        server_cpu_us_per_op: measured.counted().map(|growth| us_per_op(growth.cpu_seconds)),
+        client_cpu_us_per_op: us_per_op(measured.client_cpu_s),
+        store_round_trips_per_op: cost.map(|cost| cost.round_trips),
+        rows_per_op: cost.map(|cost| cost.rows),
+        operations_per_group: store("grouped_operations").zip(groups).map(|(all, groups)| all / groups),
+        conflicts: store("conflicts").map(|count| count as u64),
+        retries: store("retries").map(|count| count as u64),
+        failovers: measured.failovers,
+        resends: measured.resends,
+    }
+}
+
+/// How the arrivals of an open loop were kept.
+pub fn open_loop(measured: &Measured<'_>) -> Option<OpenLoop> {
+    measured.config.rate?;
+    let Outcome { recorder, intended, .. } = measured.outcome;
+    let unfinished = recorder.errors.get(crate::record::UNFINISHED).map_or(0, |(count, _)| *count);
+    let late = |of: fn(&Histogram<u64>) -> u64| recorder.late().map_or(0.0, |late| micros(of(late)));
+    Some(OpenLoop {
+        offered: *intended,
+        offered_per_s: *intended as f64 / measured.config.duration_s,
+        achieved_per_s: (recorder.count() - unfinished) as f64 / measured.elapsed_s(),
+        never_begun: intended.saturating_sub(recorder.count()),
+        late_p50_us: late(|late| late.value_at_quantile(0.5)),
+        late_p99_us: late(|late| late.value_at_quantile(0.99)),
+        late_max_us: late(Histogram::max),
+    })
+}
+
+/// Operations by name.
+pub fn operations(measured: &Measured<'_>) -> BTreeMap<String, Operation> {
+    let shares = measured.mix.shares().iter();
+    let rows = shares.map(|(op, share)| {
+        let record = measured.outcome.recorder.of(*op);
+        let cost = match measured.mix.single() {
+            // Its own, as measured.
+            Some(_) => measured.counted().and_then(|growth| Cost::of(growth, measured.answered())),
+            None => measured.costs.get(op).copied(),
+        };
+        (op.row().name.to_owned(), operation(*share, record, cost, measured.elapsed_s()))
+    });
+    rows.collect()
+}
+
+fn operation(share: f64, record: Option<&OpRecord>, cost: Option<Cost>, elapsed_s: f64) -> Operation {
+    let count = |part: fn(&OpRecord) -> u64| record.map_or(0, part);
+    let latency =
+        |of: &dyn Fn(&Histogram<u64>) -> u64| record.map_or(0.0, |record| micros(of(&record.latency)));
+    let quantile = |share: f64| latency(&|latency| latency.value_at_quantile(share));
+    Operation {
+        share,
+        count: count(|record| record.success),
+        ops_per_s: count(|record| record.success) as f64 / elapsed_s,
+        refused: count(|record| record.refused),
+        errors: count(|record| record.errors),
+        mean_us: record.map_or(0.0, |record| rounded(record.latency.mean() / 1000.0)),
+        p50_us: quantile(0.5),
+        p90_us: quantile(0.9),
+        p99_us: quantile(0.99),
+        p999_us: quantile(0.999),
+        max_us: latency(&Histogram::max),
+        store_round_trips_per_op: cost.map(|cost| cost.round_trips),
+        rows_per_op: cost.map(|cost| cost.rows),
+        seconds: record.map(|record| record.bins.iter().map(second).collect()).unwrap_or_default(),
+    }
+}
+
+fn second(bin: &Bin) -> Second {
+    let mean_ns = bin.latency_ns as f64 / bin.ended.max(1) as f64;
+    Second { count: bin.success, ended: bin.ended, mean_us: rounded(mean_ns / 1000.0) }
+}
+
+/// Calls by method, as issued and as the servers counted them.
+pub fn calls(measured: &Measured<'_>) -> BTreeMap<String, Calls> {
+    let mut all: BTreeMap<String, Calls> = BTreeMap::new();
+    for (op, record) in measured.outcome.recorder.ops() {
+        let counts = record.answered.iter().zip(&record.exceptions);
+        for (method, (ok, exceptions)) in op.row().calls.iter().zip(counts) {
+            let calls = all.entry((*method).to_owned()).or_default();
+            calls.ok += ok;
+            calls.exceptions += exceptions;
+        }
+    }
+    // A server without metrics has a CPU time only.
+    let counted = measured.counted().filter(|_| !measured.config.metrics.is_empty());
+    if let Some(growth) = counted {
+        for (method, answers) in &growth.calls {
+            let calls = all.entry(method.clone()).or_default();
+            (calls.servers_ok, calls.servers_exceptions) = (Some(answers.ok), Some(answers.exceptions));
+        }
+        for calls in all.values_mut() {
+            calls.servers_ok.get_or_insert(0);
+            calls.servers_exceptions.get_or_insert(0);
+        }
+    }
+    all
+}
+
+/// Errors by kind.
+pub fn errors(outcome: &Outcome) -> Vec<ErrorKind> {
+    let kinds = outcome.recorder.errors.iter();
+    kinds
+        .map(|(kind, (count, example))| ErrorKind {
+            kind: kind.clone(),
+            count: *count,
+            example: example.clone(),
+        })
+        .collect()
+}
+
+/// What a reader must know.
+pub fn notes(measured: &Measured<'_>) -> Vec<String> {
+    let mut notes = vec!["metadata only: files are made without blocks (create and complete)".to_owned()];
+    if measured.mix.single().is_none() && !measured.costs.is_empty() {
+        let samples = measured.config.cost_samples;
+        notes.push(format!(
+            "what each operation costs the store was measured before the run, {samples} times alone; in the run, where \
+             operations share groups, it is the total that counts"
+        ));
+    }
+    if let Some(Err(error)) = &measured.growth {
+        notes.push(format!("the servers' counters cannot be used: {error}"));
+    }
+    let differ = |calls: &Calls| {
+        calls.servers_ok.is_some_and(|ok| ok != calls.ok)
+            || calls.servers_exceptions.is_some_and(|exceptions| exceptions != calls.exceptions)
+    };
+    let differing: Vec<String> =
+        calls(measured).into_iter().filter(|(_, c)| differ(c)).map(|(method, _)| method).collect();
+    if !differing.is_empty() {
+        notes.push(format!("clients and servers count these calls differently: {}", differing.join(", ")));
+    }
+    if measured.outcome.exhausted {
+        notes.push("the run ended before its time: there was no file left to work on".to_owned());
+    }
+    notes
+}
+
+/// This program: its version, and a checksum of its file.
+pub fn build_id() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match fs::read("/proc/self/exe") {
+        Ok(bytes) => {
+            format!("{version}+{:016x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &bytes))
+        }
+        Err(_) => version.to_owned(),
+    }
+}
+
+/// Nanoseconds as microseconds.
+fn micros(ns: u64) -> f64 {
+    rounded(ns as f64 / 1000.0)
+}
+
+/// To a tenth: more is not known.
+fn rounded(us: f64) -> f64 {
+    (us * 10.0).round() / 10.0
+}

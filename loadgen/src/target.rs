@@ -1,0 +1,66 @@
+//! The namenodes that are driven, and the clients that drive them.
+
+use std::time::Duration;
+
+use trellis_client::Client;
+use trellis_client::config::{ConnectionConfig, RetryPolicy};
+use trellis_client::uri::{Address, Uri};
+
+use crate::error::{Error, Result};
+
+/// How long to try until a namenode answers for the first time: a wrong address is to be heard of soon.
+const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(8);
+/// Goes into audit logs.
+const CALLER_CONTEXT: &str = "trellis-load";
+
+/// Namenodes of one file system.
+#[derive(Debug, Clone)]
+pub struct Target(Vec<Address>);
+
+impl Target {
+    /// From `hdfs://HOST:PORT[,HOST:PORT…]`.
+    pub fn parse(text: &str) -> Result<Target> {
+        let uri = Uri::parse(text)?;
+        if !["", "/"].contains(&uri.path.as_str()) {
+            return Err(Error::refused(format!(
+                "{text}: a target has no path; the namespace is where --base says"
+            )));
+        }
+        Ok(Target(uri.namenodes))
+    }
+
+    /// How many namenodes there are.
+    pub fn namenodes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// So many clients, each with a connection of its own to whichever namenode it uses: the n-th begins with the n-th
+    /// namenode, and goes on to the next only when that one fails.
+    pub fn clients(&self, count: u32) -> Result<Vec<Client>> {
+        (0..count as usize).map(|index| self.client(index)).collect()
+    }
+
+    fn client(&self, index: usize) -> Result<Client> {
+        let mut namenodes = self.0.clone();
+        namenodes.rotate_left(index % self.0.len());
+        let retry = RetryPolicy { give_up_unanswered_after: FIRST_ANSWER_WITHIN, ..RetryPolicy::default() };
+        let connection =
+            ConnectionConfig { connect_timeout: FIRST_ANSWER_WITHIN, ..ConnectionConfig::default() };
+        let builder = Client::builder(namenodes).random_order(false).caller_context(CALLER_CONTEXT);
+        Ok(builder.retry(retry).connection(connection).build()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_spread_over_the_namenodes() {
+        let target = Target::parse("hdfs://a:1,b:2,c:3").expect("a list");
+        let first = |client: &Client| client.namenodes()[0].address().to_string();
+        let clients = target.clients(4).expect("there are namenodes");
+        assert_eq!(clients.iter().map(first).collect::<Vec<_>>(), ["a:1", "b:2", "c:3", "a:1"]);
+        assert!(Target::parse("hdfs://a:1/x").is_err());
+    }
+}
