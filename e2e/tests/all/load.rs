@@ -49,7 +49,9 @@ async fn drive(server: &Server) -> Result<Vec<String>> {
     let counts = [renamed.total.count, renamed.total.refused, renamed.total.errors];
     ensure!(counts == [u64::from(FILES), u64::from(FILES), 0], "{counts:?} {:?}", renamed.errors);
     let mut notes = Vec::new();
-    for name in Workload::names() {
+    // What deletes comes last: it may leave nothing for the others.
+    let (deleting, others): (Vec<_>, Vec<_>) = Workload::names().partition(|name| *name == "delete");
+    for name in [others, deleting].concat() {
         let pick = if name == "delete" { Pick::Once } else { Pick::Popular };
         let config = Config { workload: workload(name)?, pick, duration_s: 0.5, ..usual.clone() };
         notes.push(sound(name, &run(&config).await?)?);
