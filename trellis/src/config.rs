@@ -191,29 +191,30 @@ impl<S> Table<S> {
 
     /// The setting that a variable of the environment sets; none when it is not ours, an option's, or another table's.
     fn of_variable(&self, variable: &str) -> Result<Option<&'static Setting<S>>> {
-        let Some(of_namenode) = variable.strip_prefix(NAMENODE.prefix).filter(|_| !is_no_setting(variable))
-        else {
+        if is_no_setting(variable) {
             return Ok(None);
-        };
+        }
         // The datanode's prefix begins with the namenode's, some of whose settings are about datanodes.
-        let of_datanode = variable.strip_prefix(DATANODE.prefix).map(str::to_ascii_lowercase);
-        let of_namenode = of_namenode.to_ascii_lowercase();
-        let own = match self.prefix == DATANODE.prefix {
-            true => of_datanode.as_deref().and_then(|name| self.known(name)),
-            false => self.known(&of_namenode),
-        };
-        let is_another_s = match of_datanode.as_deref() {
-            Some(name) => DATANODE.known(name).is_some() || NAMENODE.known(&of_namenode).is_some(),
-            None => self.prefix == DATANODE.prefix,
-        };
-        if own.is_some() || is_another_s {
+        let own = self.named(variable);
+        if own.is_some() || NAMENODE.named(variable).is_some() || DATANODE.named(variable).is_some() {
             return Ok(own);
         }
-        let unknown = match of_datanode.as_deref() {
-            Some(name) => DATANODE.find(name).map(|_| None),
-            None => self.find(&of_namenode).map(Some),
+        let unknown = match (DATANODE.name_in(variable), self.name_in(variable)) {
+            (Some(name), _) => DATANODE.find(&name).map(drop),
+            (None, Some(name)) => self.find(&name).map(drop),
+            (None, None) => return Ok(None),
         };
-        unknown.with_context(|| format!("the environment has {variable}: unset it, or correct its name"))
+        unknown.with_context(|| format!("the environment has {variable}: unset it, or correct its name"))?;
+        Ok(None)
+    }
+
+    /// What a variable of the environment would name here, if it is one of this table's.
+    fn name_in(&self, variable: &str) -> Option<String> {
+        variable.strip_prefix(self.prefix).map(str::to_ascii_lowercase)
+    }
+
+    fn named(&self, variable: &str) -> Option<&'static Setting<S>> {
+        self.known(&self.name_in(variable)?)
     }
 
     /// ", did you mean …" for a name that shares most of its letters with a known one.
