@@ -21,7 +21,7 @@ use crate::namenodes::{Namenodes, commands};
 use crate::node::Node;
 pub use crate::node::Opener;
 use crate::rpc;
-use crate::shared::Shared;
+use crate::shared::{Shared, blocking};
 use crate::transfer;
 
 /// Commands that may wait to be obeyed.
@@ -327,7 +327,7 @@ impl Life {
     /// Whether no storage is left; then the namenodes are told.
     async fn all_failed(&self) -> bool {
         let Some(shared) = self.node.opened.borrow().clone() else { return false };
-        let storages = tokio::task::spawn_blocking(move || shared.store.storages()).await;
+        let storages = blocking(&shared, |shared| shared.store.storages()).await;
         if !storages.is_ok_and(|storages| storages.iter().all(|storage| storage.failed)) {
             return false;
         }

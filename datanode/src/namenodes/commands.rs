@@ -12,7 +12,7 @@ use trellis_proto::hdfs::op_write_block_proto::BlockConstructionStage;
 use trellis_proto::hdfs::{BlockProto, DatanodeInfoProto};
 
 use crate::recovery::recover;
-use crate::shared::{Shared, Slot};
+use crate::shared::{Shared, Slot, blocking};
 use crate::store::{Block, Replica, ReplicaState};
 use crate::transfer::copy_out::CopyOut;
 
@@ -82,13 +82,12 @@ async fn delete(shared: &Arc<Shared>, command: &BlockCommandProto) {
     let blocks: Vec<Block> = command.blocks.iter().map(block_of).collect();
     let no_acks = command.blocks.iter().filter(|block| block.num_bytes() == NO_ACK);
     shared.namenodes.quietly(no_acks.map(block_of));
-    let shared = shared.clone();
-    let deleted = tokio::task::spawn_blocking(move || {
+    let deleted = blocking(shared, move |shared| {
         for (block, error) in shared.store.delete(&blocks) {
             shared.namenodes.is_quiet(block);
             tracing::info!(%block, %error, "a replica that the namenode wants deleted was not");
             if let Some(other) = shared.store.replica(block.id).filter(|replica| replica.block != block) {
-                tell_of(&shared, &other);
+                tell_of(shared, &other);
             }
         }
     });
@@ -128,8 +127,7 @@ fn start_copies(
         let (shared, turns) = (shared.clone(), turns.clone());
         tasks.spawn(async move {
             let _turn = turns.acquire().await;
-            let copied = tokio::task::spawn_blocking(move || copy(&shared, &block, place, slot));
-            if let Err(error) = copied.await {
+            if let Err(error) = blocking(&shared, move |shared| copy(shared, &block, place, slot)).await {
                 tracing::error!(%error, "a copy ended early");
             }
         });

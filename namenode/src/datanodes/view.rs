@@ -132,6 +132,12 @@ impl View {
         Some(Storage { node: self.nodes.get(node)?, place })
     }
 
+    /// The number of the datanode of a storage on which replicas count.
+    pub fn live_datanode(&self, storage: u32) -> Option<u32> {
+        let storage = self.storage(storage).filter(Storage::is_alive)?;
+        Some(storage.node.row.number)
+    }
+
     /// The storage with this uuid.
     pub fn storage_by_uuid(&self, uuid: &str) -> Option<Storage<'_>> {
         let hash = hash(uuid);

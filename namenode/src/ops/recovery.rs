@@ -128,30 +128,27 @@ pub(super) fn release(
 /// were cut as they are to be, or else the longest, rule.
 fn participants(tx: &Tx<'_, '_>, block: &Block, found: &[Found]) -> Vec<u32> {
     let view = &tx.ctx.datanodes;
-    let datanode = |storage: u32| {
-        let storage = view.storage(storage).filter(|storage| storage.is_alive())?;
-        Some(storage.node.row.number)
+    let datanode = |storage: u32| view.live_datanode(storage);
+    let is_there = |one: &&Found| {
+        let Found { storage, replica } = *one;
+        let counts =
+            replica.stamp >= block.stamp && replica.ordered() == Ordered::Nothing && !replica.corrupt;
+        counts && datanode(*storage).is_some() && !is_overtaken(view, found, one)
     };
-    let is_there = |replica: &Replica| {
-        replica.stamp >= block.stamp && replica.ordered() == Ordered::Nothing && !replica.corrupt
-    };
-    let lives = |one: &&Found| datanode(one.storage).is_some();
-    let told = found.iter().filter(|one| is_there(&one.replica) && !is_overtaken(view, found, one));
-    let told: Vec<&Found> = told.filter(lives).collect();
-    let finished = told.iter().filter(|one| one.replica.state() == ReplicaState::Finalized);
+    let told: Vec<&Found> = found.iter().filter(is_there).collect();
+    let is_finished = |one: &Found| one.replica.state() == ReplicaState::Finalized;
+    let finished = told.iter().filter(|one| is_finished(one));
     let lengths: BTreeSet<u64> = finished.map(|one| one.replica.length).collect();
     let cut_to = block.recovery.as_ref().and_then(|recovery| recovery.cut_to);
     let rules = cut_to.filter(|length| lengths.contains(length)).or(lengths.last().copied());
-    let (odd, reported): (Vec<&Found>, Vec<&Found>) = told
-        .into_iter()
-        .partition(|one| one.replica.state() == ReplicaState::Finalized && Some(one.replica.length) != rules);
-    let odd: Vec<u32> = odd.iter().filter_map(|one| datanode(one.storage)).collect();
-    let reported: Vec<u32> = reported.iter().map(|one| one.storage).collect();
+    let (odd, fit): (Vec<&Found>, Vec<&Found>) =
+        told.into_iter().partition(|one| is_finished(one) && Some(one.replica.length) != rules);
+    let mut seen: BTreeSet<u32> = odd.iter().filter_map(|one| datanode(one.storage)).collect();
+    let reported: Vec<u32> = fit.iter().map(|one| one.storage).collect();
     let place = |given: u32| {
         let mut told = reported.iter().filter(|storage| datanode(**storage) == datanode(given));
         told.next().copied().unwrap_or(given)
     };
-    let mut seen: BTreeSet<u32> = odd.into_iter().collect();
     let given = block.expected.iter().map(|storage| place(*storage));
     let all = given.chain(reported.iter().copied());
     let all = all.filter(|storage| datanode(*storage).is_some_and(|number| seen.insert(number)));

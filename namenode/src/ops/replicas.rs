@@ -110,10 +110,7 @@ pub fn judge(view: &View, block: &Block, storage: u32, replica: &Replica) -> Wor
 /// whatever is there.
 pub fn is_overtaken(view: &View, found: &[Found], one: &Found) -> bool {
     let rank = |of: &Found| (of.replica.ordered() != Ordered::Copy, of.replica.reported_ms, of.storage);
-    let datanode = |of: &Found| {
-        let storage = view.storage(of.storage).filter(|storage| storage.is_alive())?;
-        Some(storage.node.row.number)
-    };
+    let datanode = |of: &Found| view.live_datanode(of.storage);
     let mut later = found.iter().filter(|other| rank(other) > rank(one));
     later.any(|other| datanode(other).is_some_and(|number| datanode(one) == Some(number)))
 }
