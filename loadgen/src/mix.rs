@@ -162,8 +162,8 @@ const fn single(name: &'static str, shares: &'static [(Op, f64)]) -> WorkloadRow
     WorkloadRow { name, shares, has_bursty_rate: false, hot: None, create_runs: &[] }
 }
 
-/// All workloads: Spotify's as the HopsFS authors run it, that of λFS's driver, Pangu's; single operations with
-/// NNThroughputBenchmark's names.
+/// All workloads: Spotify's as the HopsFS authors run it, that of λFS's driver, Pangu's; single operations, with
+/// NNThroughputBenchmark's names where it has them.
 #[rustfmt::skip]
 static WORKLOADS: &[WorkloadRow] = &[
     WorkloadRow {
@@ -204,6 +204,14 @@ static WORKLOADS: &[WorkloadRow] = &[
     single("rename",     &[(Op::Rename, 100.0)]),
     single("delete",     &[(Op::Delete, 100.0)]),
     single("append",     &[(Op::Append, 100.0)]),
+    // Those that NNThroughputBenchmark does not have, under their own names.
+    single("stat_dir",        &[(Op::StatDir, 100.0)]),
+    single("list_dir",        &[(Op::ListDir, 100.0)]),
+    single("list_file",       &[(Op::ListFile, 100.0)]),
+    single("chown_dir",       &[(Op::ChownDir, 100.0)]),
+    single("set_replication", &[(Op::SetReplication, 100.0)]),
+    single("chmod_file",      &[(Op::ChmodFile, 100.0)]),
+    single("chmod_dir",       &[(Op::ChmodDir, 100.0)]),
 ];
 
 impl Workload {
@@ -297,6 +305,14 @@ mod tests {
                 let methods = trellis_proto::hdfs::client_namenode_protocol::SERVICE.methods;
                 assert!(methods.iter().any(|method| method.name == *call), "{call}");
             }
+        }
+    }
+
+    #[test]
+    fn each_operation_can_be_done_alone() {
+        for row in OPS {
+            let alone = |workload: &&WorkloadRow| matches!(workload.shares, [(op, _)] if *op == row.op);
+            assert_eq!(WORKLOADS.iter().filter(alone).count(), 1, "{}", row.name);
         }
     }
 

@@ -169,6 +169,15 @@ impl Recorder {
         self.ops.get(&op)
     }
 
+    /// Latencies of all operations together, ns.
+    pub fn latency(&self) -> Option<Histogram<u64>> {
+        let mut all = histogram()?;
+        for record in self.ops.values() {
+            all.add(&record.latency).ok()?;
+        }
+        Some(all)
+    }
+
     /// How late operations of an open loop began.
     pub fn late(&self) -> Option<&Histogram<u64>> {
         self.late.as_ref()

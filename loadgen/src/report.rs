@@ -70,6 +70,21 @@ pub struct Total {
     pub errors: u64,
     /// From the start to the end of the last operation.
     pub elapsed_s: f64,
+    /// So many of all operations are quicker: 50 %.
+    #[serde(default)]
+    pub p50_us: f64,
+    /// 90 %.
+    #[serde(default)]
+    pub p90_us: f64,
+    /// 99 %.
+    #[serde(default)]
+    pub p99_us: f64,
+    /// 99.9 %.
+    #[serde(default)]
+    pub p999_us: f64,
+    /// The slowest of all.
+    #[serde(default)]
+    pub max_us: f64,
     /// CPU time of all servers for each operation that was answered (successes and refusals).
     pub server_cpu_us_per_op: Option<f64>,
     /// The same of the load generator.
@@ -238,6 +253,11 @@ pub(crate) mod tests {
             refused: 1,
             errors: 1,
             elapsed_s: 3.5,
+            p50_us: 1.5,
+            p90_us: 2.5,
+            p99_us: 3.5,
+            p999_us: 4.5,
+            max_us: 5.5,
             server_cpu_us_per_op: Some(12.5),
             client_cpu_us_per_op: 10.0,
             store_round_trips_per_op: Some(1.0),

@@ -80,6 +80,9 @@ fn totals(report: &Report) -> String {
         total.errors,
         total.elapsed_s
     );
+    let [p50, p90, p99, p999, max] =
+        [total.p50_us, total.p90_us, total.p99_us, total.p999_us, total.max_us].map(figure);
+    let _ = writeln!(text, "latency in µs: p50 {p50}, p90 {p90}, p99 {p99}, p99.9 {p999}, max {max}");
     if let Some(open) = &report.open_loop {
         let _ = writeln!(
             text,

@@ -63,12 +63,20 @@ pub fn total(measured: &Measured<'_>) -> Total {
     let store =
         |name: &str| measured.counted().filter(|growth| !growth.store.is_empty()).map(|g| g.store(name));
     let groups = store("groups").filter(|groups| *groups > 0.0);
+    let latency = measured.outcome.recorder.latency();
+    let quantile =
+        |share: f64| latency.as_ref().map_or(0.0, |latency| micros(latency.value_at_quantile(share)));
     Total {
         count,
         ops_per_s: count as f64 / measured.elapsed_s(),
         refused: measured.sum(|record| record.refused),
         errors: measured.sum(|record| record.errors),
         elapsed_s: measured.elapsed_s(),
+        p50_us: quantile(0.5),
+        p90_us: quantile(0.9),
+        p99_us: quantile(0.99),
+        p999_us: quantile(0.999),
+        max_us: latency.as_ref().map_or(0.0, |latency| micros(latency.max())),
         server_cpu_us_per_op: measured.counted().map(|growth| us_per_op(growth.cpu_seconds)),
         client_cpu_us_per_op: us_per_op(measured.client_cpu_s),
         store_round_trips_per_op: cost.map(|cost| cost.round_trips),

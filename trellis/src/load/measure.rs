@@ -21,7 +21,8 @@ Examples:
   trellis load run --workload open --rate 20000 --arrivals poisson --popularity zipf:0.9
   trellis load run --target hdfs://stock:8020 --server-pid 4711 --workload rename --report stock.json
 
-Workloads: spotify, lambda, pangu; create, mkdirs, open, fileStatus, rename, delete, append. With --rate it is an open \
+Workloads: spotify, lambda, pangu; create, mkdirs, open, fileStatus, rename, delete, append, stat_dir, list_dir, \
+list_file, chown_dir, set_replication, chmod_file, chmod_dir. With --rate it is an open \
 loop: operations begin when they are to, whatever the system does, and latency counts from then. Files are made without \
 blocks, and no datanode is asked. docs/LOAD.md says what the figures mean. Exit code 0 when a report was written, also \
 when operations failed.";
