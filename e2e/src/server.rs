@@ -56,12 +56,14 @@ pub struct Shape {
     pub settings: Vec<&'static str>,
     /// name=value in the hdfs-site.xml of stock servers.
     pub stock_settings: Vec<&'static str>,
+    /// Whether a stock NameNode writes its audit log, as Trellis's always do.
+    pub audited: bool,
 }
 
 impl Shape {
     /// So many of each, with the usual settings.
     pub fn new(namenodes: usize, datanodes: usize) -> Shape {
-        Shape { namenodes, datanodes, settings: Vec::new(), stock_settings: Vec::new() }
+        Shape { namenodes, datanodes, settings: Vec::new(), stock_settings: Vec::new(), audited: false }
     }
 }
 
@@ -93,7 +95,8 @@ impl Server {
 
     /// A stock NameNode, and DataNodes.
     pub fn stock(shape: &Shape) -> Result<Server> {
-        let stock = Stock::start(shape.datanodes, &shape.stock_settings)?;
+        let start = if shape.audited { Stock::start_audited } else { Stock::start };
+        let stock = start(shape.datanodes, &shape.stock_settings)?;
         Server::with(vec![stock.address(); shape.namenodes], shape.datanodes, Processes::Stock(stock))
     }
 

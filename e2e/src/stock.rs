@@ -38,8 +38,11 @@ struct Process {
 
 impl Process {
     fn start(hadoop: &Hadoop, program: &str, log: PathBuf, name: String) -> Result<Process> {
+        Process::of(hadoop.command(&[program]), log, name)
+    }
+
+    fn of(mut command: Command, log: PathBuf, name: String) -> Result<Process> {
         let file = File::create(&log).with_context(|| format!("making the log of the {name}"))?;
-        let mut command = hadoop.command(&[program]);
         let child = command.stdout(file.try_clone()?).stderr(file).stdin(Stdio::null()).spawn();
         let child = child.with_context(|| format!("starting the stock {name}"))?;
         Ok(Process { name, log, child })
@@ -122,6 +125,7 @@ impl Datanode {
 /// A stock NameNode and its DataNodes with their state in a temporary folder; they end when this is dropped.
 pub struct Stock {
     port: u16,
+    audited: bool,
     hadoop: Hadoop,
     datanodes: Vec<Datanode>,
     namenode: Process,
@@ -132,14 +136,23 @@ impl Stock {
     /// Formats and starts a NameNode with Trellis's smallest block size, and so many DataNodes. `settings` (name=value
     /// of hdfs-site.xml) are those of both.
     pub fn start(datanodes: usize, settings: &[&str]) -> Result<Stock> {
+        Stock::with(datanodes, settings, false)
+    }
+
+    /// The same with a NameNode that writes its audit log, into its other log.
+    pub fn start_audited(datanodes: usize, settings: &[&str]) -> Result<Stock> {
+        Stock::with(datanodes, settings, true)
+    }
+
+    fn with(datanodes: usize, settings: &[&str], audited: bool) -> Result<Stock> {
         let dir = tempfile::tempdir().context("making a folder for the stock NameNode")?;
         let (port, http) = (free_port()?, free_port()?);
         let hadoop = Hadoop::configure(dir.path(), port, http, &[&NAMENODE[..], settings].concat())?;
         let format =
             hadoop.command(&["namenode", "-format", "-nonInteractive", "-clusterid", "CID-test"]).output()?;
         stdout_of("namenode -format", &format)?;
-        let namenode = start_namenode(&hadoop, dir.path(), port)?;
-        let mut stock = Stock { port, hadoop, datanodes: Vec::new(), namenode, dir };
+        let namenode = start_namenode(&hadoop, dir.path(), port, audited)?;
+        let mut stock = Stock { port, audited, hadoop, datanodes: Vec::new(), namenode, dir };
         for index in 0..datanodes {
             let folder = stock.dir.path().join(format!("datanode-{index}"));
             let datanode = Datanode::start(&folder, &format!("DataNode {index}"), &[port], settings)?;
@@ -186,7 +199,7 @@ impl Stock {
     /// Ends the NameNode with SIGKILL and starts it again over the same state.
     pub fn kill_namenode(&mut self) -> Result<()> {
         self.namenode.end();
-        self.namenode = start_namenode(&self.hadoop, self.dir.path(), self.port)?;
+        self.namenode = start_namenode(&self.hadoop, self.dir.path(), self.port, self.audited)?;
         Ok(())
     }
 }
@@ -196,8 +209,12 @@ pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     kill(Pid::from_raw(pid.cast_signed()), signal).with_context(|| format!("sending {signal} to {pid}"))
 }
 
-fn start_namenode(hadoop: &Hadoop, dir: &Path, port: u16) -> Result<Process> {
-    let mut namenode = Process::start(hadoop, "namenode", dir.join("namenode.log"), "NameNode".to_owned())?;
+fn start_namenode(hadoop: &Hadoop, dir: &Path, port: u16, audited: bool) -> Result<Process> {
+    let mut command = hadoop.command(&["namenode"]);
+    if audited {
+        command.env("HADOOP_OPTS", "-Dharness.audit.logger=INFO");
+    }
+    let mut namenode = Process::of(command, dir.join("namenode.log"), "NameNode".to_owned())?;
     let deadline = Instant::now() + START_LIMIT;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         namenode.ensure_alive()?;

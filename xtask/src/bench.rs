@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: measurements, each written into its section of docs/BENCHMARKS.md.
 //!
-//! The measuring itself is a program that prints its section: in `e2e/src/bin/` `nnbench` and `bytes` against stock and
-//! `grouping` alone, in `metastore/examples/` `replicas`, on a store alone. One that ends with a failure leaves the page as it is.
+//! The measuring itself is a program that prints its section: in `e2e/src/bin/` `peers`, `nnbench` and `bytes` against stock
+//! and `grouping` alone, in `metastore/examples/` `replicas`, on a store alone. One that ends with a failure leaves the page
+//! as it is.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,6 +19,14 @@ const PAGE: &str = "docs/BENCHMARKS.md";
 /// What can be measured.
 #[derive(Subcommand)]
 pub enum Command {
+    /// Spotify's mix, with more creates too, and each operation alone, against the stock NameNode and Trellis in turn
+    #[command(after_help = "\
+Example:
+  cargo xtask bench peers                                  measures and writes docs/BENCHMARKS.md
+  cargo xtask bench peers --seconds 2 --files 5000 --dry   a short look
+
+Needs Java 17 and Maven. The machine should do nothing else meanwhile.")]
+    Peers(Peers),
     /// Hadoop's NNThroughputBenchmark over RPC, against the stock NameNode and Trellis in turn
     #[command(after_help = "\
 Example:
@@ -50,6 +59,20 @@ Example:
 
 The machine should do nothing else meanwhile.")]
     Replicas(Replicas),
+}
+
+/// Options of `cargo xtask bench peers`.
+#[derive(clap::Args)]
+pub struct Peers {
+    /// Length of one run
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    /// Files in the namespace
+    #[arg(long, default_value_t = 200_000)]
+    files: u32,
+    /// Prints only, leaves docs/BENCHMARKS.md alone
+    #[arg(long)]
+    dry: bool,
 }
 
 /// Options of `cargo xtask bench nnbench`.
@@ -98,11 +121,12 @@ pub struct Replicas {
 
 /// Runs a measurement.
 pub fn run(command: Command) -> Result<ExitCode> {
-    let (name, size, dry) = match command {
-        Command::Nnbench(args) => ("nnbench", args.number, args.dry),
-        Command::Grouping(args) => ("grouping", args.seconds, args.dry),
-        Command::Bytes(args) => ("bytes", args.megabytes, args.dry),
-        Command::Replicas(args) => ("replicas", args.blocks, args.dry),
+    let (name, sizes, dry) = match command {
+        Command::Peers(args) => ("peers", vec![args.seconds, args.files], args.dry),
+        Command::Nnbench(args) => ("nnbench", vec![args.number], args.dry),
+        Command::Grouping(args) => ("grouping", vec![args.seconds], args.dry),
+        Command::Bytes(args) => ("bytes", vec![args.megabytes], args.dry),
+        Command::Replicas(args) => ("replicas", vec![args.blocks], args.dry),
     };
     let mut measure = cargo();
     measure.args(["run", "--release", "--quiet", "--package"]);
@@ -110,7 +134,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         "replicas" => measure.args(["trellis-metastore", "--example", name, "--"]),
         _ => measure.args(["trellis-e2e", "--bin", name, "--"]).env("TRELLIS_BIN", server()?),
     };
-    measure.arg(size.to_string()).stdout(Stdio::piped());
+    measure.args(sizes.iter().map(u32::to_string)).stdout(Stdio::piped());
     let output =
         measure.spawn().and_then(|child| child.wait_with_output()).context("starting the measurement")?;
     let figures = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -177,7 +201,7 @@ mod tests {
         assert_eq!(replaced(page, "b", "new\n").unwrap(), expected);
         assert!(replaced(page, "c", "new\n").is_err());
         let page = fs::read_to_string(root().join(PAGE)).unwrap();
-        for name in ["nnbench", "grouping", "bytes", "replicas"] {
+        for name in ["peers", "nnbench", "grouping", "bytes", "replicas"] {
             assert!(replaced(&page, name, "").is_ok(), "{name}");
         }
     }
