@@ -1,5 +1,6 @@
 //! Changes of rows, and how several of them on one key fold into one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -157,13 +158,24 @@ impl Slot {
     }
 
     /// The row as it stands after the changes so far.
-    pub fn current(&self) -> Option<Row> {
+    pub fn current(&self) -> Option<Cow<'_, Row>> {
         match &self.effect {
             Effect::Keep if self.inserted => None,
-            Effect::Keep => self.base.clone(),
-            Effect::Insert(row) | Effect::Put(row) => Some(row.clone()),
+            Effect::Keep => self.base.as_ref().map(Cow::Borrowed),
+            Effect::Insert(row) | Effect::Put(row) => Some(Cow::Borrowed(row)),
             Effect::Delete => None,
-            Effect::Merge { max, add } => self.base.as_ref().map(|row| row.merged(*max, *add)),
+            Effect::Merge { max, add } => self.base.as_ref().map(|row| Cow::Owned(row.merged(*max, *add))),
+        }
+    }
+
+    /// The same, taken out.
+    pub fn into_current(self) -> Option<Row> {
+        match self.effect {
+            Effect::Keep if self.inserted => None,
+            Effect::Keep => self.base,
+            Effect::Insert(row) | Effect::Put(row) => Some(row),
+            Effect::Delete => None,
+            Effect::Merge { max, add } => self.base.map(|row| row.merged(max, add)),
         }
     }
 
@@ -293,7 +305,7 @@ mod tests {
                 return Err(why);
             }
         }
-        Ok((slot.check(), slot.effect.clone(), slot.current()))
+        Ok((slot.check(), slot.effect.clone(), slot.into_current()))
     }
 
     #[test]

@@ -91,6 +91,12 @@ pub fn name_bytes(name: &[u8]) -> SmallVec<[u8; 64]> {
     bytes
 }
 
+/// The name that a key's third part stands for: [`name_bytes`] in place.
+pub fn name_of_key(mut key: Vec<u8>) -> Vec<u8> {
+    flip(&mut key);
+    key
+}
+
 fn flip(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|byte| *byte ^= 0x80);
 }

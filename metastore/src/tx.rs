@@ -163,8 +163,9 @@ impl<'v> Tx<'v> {
         let Some((fold, _)) = &mut self.writes else {
             fits(&key.key)?;
             let mut got = Ok(None);
-            self.view
-                .read(&key.key, &mut |row| got = row.map(|row| decode::<T>(&key.key, row)).transpose())?;
+            self.view.read(&key.key, &mut |row| {
+                got = row.map(|row| decode::<T>(|| key.key.clone(), row)).transpose()
+            })?;
             return got;
         };
         if !fold.slots.get(&key.key).is_some_and(Slot::is_known) {
@@ -183,18 +184,20 @@ impl<'v> Tx<'v> {
         if slot.base.is_some() {
             slot.hold(hold);
         }
-        slot.current().map(|row| decode::<T>(&key.key, RowRef::from(&row))).transpose()
+        slot.current().map(|row| decode::<T>(|| key.key.clone(), RowRef::from(&*row))).transpose()
     }
 
-    /// Shows the value of a row, undecoded, to one who needs little of it; an absent row is `None`. Nothing is held, so
-    /// it is for runs that only read.
+    /// Shows the value of a row, undecoded, to one who needs little of it; an absent row is `None`. Nothing is held or
+    /// remembered: to change the row it is read as others are.
     pub fn look<T: Table, R>(
         &mut self,
         key: &TableKey<T>,
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
-        if self.is_writable() {
-            return Err(broken(&key.key, "looked at by an operation that may write"));
+        if let Some((fold, _)) = &self.writes
+            && let Some(slot) = fold.slots.get(&key.key).filter(|slot| slot.is_known())
+        {
+            return Ok(slot.current().map(|row| look(&row.value)));
         }
         fits(&key.key)?;
         let (mut look, mut seen) = (Some(look), None);
@@ -234,8 +237,8 @@ impl<'v> Tx<'v> {
             self.refuse_own_writes(scan)?;
             let mut rows = Vec::new();
             self.view.scan(scan, &mut |rest, row| {
-                let key = Key::new(scan.partition, scan.table, rest);
-                rows.push((rest.to_vec(), decode::<T>(&key, row)));
+                let key = || Key::new(scan.partition, scan.table, rest);
+                rows.push((rest.to_vec(), decode::<T>(key, row)));
             })?;
             all.push(rows);
         }
@@ -280,8 +283,8 @@ impl<'v> Tx<'v> {
 
     /// Replaces the value of a row read before; its counters stay as they were read.
     pub fn put<T: Table>(&mut self, key: &TableKey<T>, value: &T::Value) -> Result<(), Stop> {
-        let counters = self.seen(&key.key)?;
-        self.put_counted(key, value, counters.max, counters.add)
+        let (max, add) = self.seen(&key.key)?;
+        self.put_counted(key, value, max, add)
     }
 
     /// Replaces a row read before, counters included.
@@ -355,10 +358,11 @@ impl<'v> Tx<'v> {
         }
     }
 
-    fn seen(&mut self, key: &Key) -> Result<Row, Stop> {
+    /// The counters of a row that was read before and is there.
+    fn seen(&mut self, key: &Key) -> Result<(i64, i64), Stop> {
         let (fold, _) = self.writable(key)?;
         match fold.slots.get(key).filter(|slot| slot.is_known()).and_then(Slot::current) {
-            Some(row) => Ok(row),
+            Some(row) => Ok((row.max, row.add)),
             None => Err(broken(key, "changed without having been read, or absent")),
         }
     }
@@ -398,10 +402,12 @@ fn broken(key: &Key, why: &str) -> Stop {
     Stop::Fault(format!("row {key:?}: {why}"))
 }
 
-fn decode<T: Table>(key: &Key, row: RowRef<'_>) -> Result<Record<T>, Stop> {
+/// `key` is for messages.
+fn decode<T: Table>(key: impl FnOnce() -> Key, row: RowRef<'_>) -> Result<Record<T>, Stop> {
     match T::Value::decode(row.value) {
         Ok(value) => Ok(Record { version: row.version, max: row.max, add: row.add, value }),
         Err(error) => {
+            let key = key();
             Err(Stop::Fault(format!("row {key:?} does not decode: {error}; run 'trellis store check'")))
         }
     }

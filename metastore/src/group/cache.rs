@@ -1,5 +1,6 @@
 //! What a group has at hand: rows of its one fetch, and over them the writes of its own operations.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::change::{Effect, Fold, Hold, Row, Slot};
@@ -119,7 +120,7 @@ impl Cache {
         let now = match self.overlay.slots.get(key) {
             Some(group) => group.current(),
             None => match self.stored(key) {
-                Some(row) => row.cloned(),
+                Some(row) => row.map(Cow::Borrowed),
                 None => return true,
             },
         };
@@ -166,7 +167,7 @@ impl View for GroupView<'_> {
         self.saw(key);
         let cache = self.cache;
         if let Some(slot) = cache.overlay.slots.get(key).filter(|slot| slot.is_written()) {
-            visit(slot.current().as_ref().map(RowRef::from));
+            visit(slot.current().as_deref().map(RowRef::from));
             return Ok(());
         }
         match cache.stored(key) {
@@ -202,7 +203,7 @@ impl View for GroupView<'_> {
                     match slot.current() {
                         // Past the end of a full page there may be rows that the fetch did not bring.
                         Some(row) if !full || in_page(scan, key, rows) => {
-                            drop(merged.insert(key.clone(), row))
+                            drop(merged.insert(key.clone(), row.into_owned()))
                         }
                         Some(_) => {}
                         None => drop(merged.remove(key)),

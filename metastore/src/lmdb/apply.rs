@@ -41,10 +41,11 @@ fn holds(check: &Check, row: Option<RowRef<'_>>) -> bool {
 
 /// Writes the rows of a run in this very transaction as they stand after it. After an error the transaction is
 /// half-written and must be dropped.
-pub(super) fn write_fold(transaction: &mut Transaction<'_>, fold: &Fold) -> Result<(), StoreError> {
-    for (key, slot) in fold.slots.iter().filter(|(_, slot)| slot.is_written()) {
-        match slot.current() {
-            None if slot.base.is_none() => {}
+pub(super) fn write_fold(transaction: &mut Transaction<'_>, fold: Fold) -> Result<(), StoreError> {
+    for (key, slot) in fold.slots.into_iter().filter(|(_, slot)| slot.is_written()) {
+        let was_there = slot.base.is_some();
+        match slot.into_current() {
+            None if !was_there => {}
             row => transaction.write(key, row)?,
         }
     }
@@ -67,12 +68,12 @@ pub(super) fn check_and_commit(
         let key = &change.key;
         match &change.effect {
             Effect::Keep => {}
-            Effect::Insert(row) | Effect::Put(row) => transaction.write(key, Some(row.clone()))?,
-            Effect::Delete => transaction.write(key, None)?,
+            Effect::Insert(row) | Effect::Put(row) => transaction.write(key.clone(), Some(row.clone()))?,
+            Effect::Delete => transaction.write(key.clone(), None)?,
             Effect::Merge { max, add } => {
                 let before = transaction.rows().copy(key)?;
                 if let Some(before) = before {
-                    transaction.write(key, Some(before.merged(*max, *add)))?;
+                    transaction.write(key.clone(), Some(before.merged(*max, *add)))?;
                 }
             }
         }
@@ -84,6 +85,9 @@ pub(super) fn check_and_commit(
 pub(super) fn merge(core: &Core, layer: &Layer) -> Result<(), StoreError> {
     let mut tree = Tree::new(core, core.env.write_txn().map_err(|error| core.error(error))?);
     layer.iter().try_for_each(|(key, row)| tree.write(key, row))?;
+    if let Some(log) = &core.log {
+        log.merges().announce(tree.id(), layer.iter().map(|(key, _)| key));
+    }
     tree.commit()?;
     core.counters.merges.add(1);
     core.counters.merged_rows.add(layer.iter().len());

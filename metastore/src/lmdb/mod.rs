@@ -21,6 +21,7 @@ mod log;
 mod merged;
 mod open;
 mod queue;
+mod remembered;
 mod room;
 mod row;
 mod service;
@@ -151,8 +152,9 @@ impl Core {
     fn snapshot<R>(&self, f: impl FnOnce(&mut view::Rows<'_>) -> R) -> Result<R, StoreError> {
         let layers = self.log.as_ref().map(log::Log::layers);
         let txn = self.env.read_txn().map_err(|error| self.error(error))?;
+        let remembered = self.log.as_ref().map(|log| log.merges().remembered(txn.id()));
         let over = layers.iter().flat_map(|layers| layers.youngest_first());
-        let mut rows = view::Rows::new(self, &txn, over);
+        let mut rows = view::Rows::new(self, &txn, over, remembered.as_ref());
         let answer = f(&mut rows);
         self.counters.round_trips.add(1);
         self.counters.fetches.add(1);

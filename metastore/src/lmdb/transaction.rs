@@ -34,6 +34,11 @@ impl<'c> Tree<'c> {
         Tree { core, txn, buffer: Vec::new() }
     }
 
+    /// Its number, which snapshots after its commit have.
+    pub fn id(&self) -> usize {
+        self.txn.id()
+    }
+
     /// Writes a row, replaces it, or deletes it (`None`).
     pub fn write(&mut self, key: &Key, row: Option<&Row>) -> Result<(), StoreError> {
         let Tree { core, txn, buffer } = self;
@@ -74,17 +79,17 @@ impl<'c> Transaction<'c> {
     /// The rows as they stand after what was written so far.
     pub fn rows(&self) -> Rows<'_> {
         match &self.form {
-            Form::Tree(tree) => Rows::new(self.core, &tree.txn, std::iter::empty()),
+            Form::Tree(tree) => Rows::new(self.core, &tree.txn, std::iter::empty(), None),
             Form::Log(group) => group.rows(),
         }
     }
 
     /// Writes a row, replaces it, or deletes it (`None`). After an error the transaction is half-written and must be
     /// dropped.
-    pub fn write(&mut self, key: &Key, row: Option<Row>) -> Result<(), StoreError> {
+    pub fn write(&mut self, key: Key, row: Option<Row>) -> Result<(), StoreError> {
         match &mut self.form {
-            Form::Tree(tree) => tree.write(key, row.as_ref())?,
-            Form::Log(group) => group.written().put(key.clone(), row),
+            Form::Tree(tree) => tree.write(&key, row.as_ref())?,
+            Form::Log(group) => group.written().put(key, row),
         }
         self.written += 1;
         Ok(())

@@ -5,8 +5,9 @@ use std::ops::Bound;
 use heed::RoTxn;
 use smallvec::SmallVec;
 
-use super::log::Layer;
+use super::log::{KeyHash, Layer};
 use super::merged::{Found, Merged};
+use super::remembered::Remembered;
 use super::{Core, row};
 use crate::change::Row;
 use crate::counters::Counters;
@@ -21,14 +22,21 @@ pub(super) struct Rows<'t> {
     txn: &'t RoTxn<'t>,
     /// Youngest first.
     layers: SmallVec<[&'t Layer; 3]>,
+    remembered: Option<&'t Remembered>,
     keys: usize,
     rows: usize,
 }
 
 impl<'t> Rows<'t> {
-    /// Reads through layers, youngest first, to the tree. They must have been taken before the transaction began.
-    pub fn new(core: &'t Core, txn: &'t RoTxn<'t>, layers: impl Iterator<Item = &'t Layer>) -> Rows<'t> {
-        Rows { core, txn, layers: layers.collect(), keys: 0, rows: 0 }
+    /// Reads through layers, youngest first, to the tree. They must have been taken before the transaction began. What
+    /// is remembered of the tree must be of this very transaction.
+    pub fn new(
+        core: &'t Core,
+        txn: &'t RoTxn<'t>,
+        layers: impl Iterator<Item = &'t Layer>,
+        remembered: Option<&'t Remembered>,
+    ) -> Rows<'t> {
+        Rows { core, txn, layers: layers.collect(), remembered, keys: 0, rows: 0 }
     }
 
     /// Adds what was read to a store's counters.
@@ -43,16 +51,33 @@ impl<'t> Rows<'t> {
         if !key.fits() {
             return Ok(None);
         }
-        let row = match self.layers.iter().find_map(|layer| layer.get(key)) {
+        let row = match self.layered(key) {
             Some(row) => row.map(RowRef::from),
-            None => {
-                let stored = self.core.db.get(self.txn, key.as_bytes());
-                let stored = stored.map_err(|error| self.core.error(error))?;
-                stored.map(|stored| self.decode(key.as_bytes(), stored)).transpose()?
-            }
+            None => self.stored(key)?.map(|stored| self.decode(key.as_bytes(), stored)).transpose()?,
         };
         self.rows += usize::from(row.is_some());
         Ok(row)
+    }
+
+    /// The row as the layers have it, if they do.
+    fn layered(&self, key: &Key) -> Option<Option<&'t Row>> {
+        if self.layers.is_empty() {
+            return None;
+        }
+        let hash = KeyHash::of(key);
+        self.layers.iter().find_map(|layer| layer.get(key, hash))
+    }
+
+    /// The row as the tree has it.
+    fn stored(&self, key: &Key) -> Result<Option<&'t [u8]>, StoreError> {
+        if let Some(stored) = self.remembered.and_then(|remembered| remembered.get(key)) {
+            return Ok(Some(stored));
+        }
+        let stored = self.core.db.get(self.txn, key.as_bytes()).map_err(|error| self.core.error(error))?;
+        if let (Some(stored), Some(remembered)) = (stored, self.remembered) {
+            remembered.note(key, stored);
+        }
+        Ok(stored)
     }
 
     fn decode(&self, key: &[u8], stored: &'t [u8]) -> Result<RowRef<'t>, StoreError> {
@@ -75,13 +100,22 @@ impl<'t> Rows<'t> {
             (Some(key), true) => (Bound::Included(first.as_bytes()), Bound::Excluded(key.as_bytes())),
         };
         let prefix = first.as_bytes().len();
-        let layers = self.layers.iter().map(|&layer| layer.range(range.0, range.1));
+        let layers: SmallVec<[_; 3]> = self
+            .layers
+            .iter()
+            .map(|&layer| layer.range(range.0, range.1))
+            .filter(|rows| rows.clone().next().is_some())
+            .collect();
         if scan.reverse {
             let tree = self.core.db.rev_range(self.txn, &range).map_err(|error| self.core.error(error))?;
-            self.walk(Merged::new(tree, layers.map(Iterator::rev), true), prefix, scan, visit)
+            let layers = layers.into_iter().map(Iterator::rev);
+            self.walk(Merged::new(tree, layers, true), prefix, scan, visit)
         } else {
             let tree = self.core.db.range(self.txn, &range).map_err(|error| self.core.error(error))?;
-            self.walk(Merged::new(tree, layers, false), prefix, scan, visit)
+            match layers.is_empty() {
+                true => self.walk(tree.map(stored), prefix, scan, visit),
+                false => self.walk(Merged::new(tree, layers.into_iter(), false), prefix, scan, visit),
+            }
         }
     }
 
@@ -186,6 +220,10 @@ impl Core {
             None => StoreError::Fatal(what(key.escape_ascii().to_string())),
         }
     }
+}
+
+fn stored<'t>(row: heed::Result<(&'t [u8], &'t [u8])>) -> heed::Result<(&'t [u8], Found<'t>)> {
+    row.map(|(key, row)| (key, Found::Stored(row)))
 }
 
 fn fault(error: StoreError) -> Stop {

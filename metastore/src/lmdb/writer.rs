@@ -243,7 +243,7 @@ impl Lane {
             self.core().counters.conflicts.add(1);
             return Ok(lost(&fold, &failed));
         }
-        apply::write_fold(transaction, &fold)?;
+        apply::write_fold(transaction, fold)?;
         Ok(End::Answered)
     }
 

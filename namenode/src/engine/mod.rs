@@ -9,6 +9,7 @@ pub mod permission;
 mod reserved;
 pub mod tx;
 pub mod walk;
+pub mod walked;
 pub mod walkjob;
 pub mod walks;
 

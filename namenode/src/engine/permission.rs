@@ -118,8 +118,7 @@ impl Tx<'_, '_> {
         let depth = walked.path.components().len();
         let parent = depth.checked_sub(1);
         if demand.parent & WRITE != 0
-            && let (Some(p), Some(target)) =
-                (parent.map(|p| &walked.nodes[p.min(walked.nodes.len() - 1)]), walked.target())
+            && let (Some(p), Some(target)) = (walked.parent(), walked.target())
             && sticky_forbids(user, &p.inode, &target.inode)
         {
             let (path, above) = (walked.path_of(depth), walked.path_of(depth - 1));
@@ -131,7 +130,7 @@ impl Tx<'_, '_> {
         if demand.ancestor != 0
             && let Some(parent) = parent
         {
-            self.check_access(walked, parent.min(walked.nodes.len() - 1), demand.ancestor)?;
+            self.check_access(walked, parent.min(walked.present() - 1), demand.ancestor)?;
         }
         if demand.parent != 0
             && let Some(parent) = parent
@@ -149,7 +148,7 @@ impl Tx<'_, '_> {
 
     /// Checks access to `nodes[i]`; a node that does not exist is nobody's to refuse.
     pub fn check_access(&self, walked: &Walked, i: usize, access: u32) -> Result<()> {
-        match walked.nodes.get(i) {
+        match walked.node(i) {
             Some(node) if !may(&self.ctx.user, &node.inode, access) => {
                 let message = denied(&self.ctx.user, &walked.path_of(i), &node.inode, access);
                 refuse(Kind::AccessControl, message)

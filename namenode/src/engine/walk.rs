@@ -5,15 +5,16 @@
 //! must be unchanged at commit.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{
-    self, DirStats, Inode, Inodes, Passed, ROOT_ID, TableKey, dir_stat, inode, inode_path, root_inode,
-    root_stat,
+    self, DirStats, Inodes, Passed, ROOT_ID, TableKey, dir_stat, inode, inode_path, root_inode, root_stat,
 };
 use trellis_metastore::tx::{Record, Stop};
 
 use super::permission::{EXECUTE, may};
 use super::tx::Tx;
+pub use super::walked::{Node, Walked};
 use crate::path::Path;
 use crate::refusal::{Halt, Kind, Result, RpcError};
 
@@ -83,88 +84,6 @@ impl<'p> Target<'p> {
     }
 }
 
-/// An inode on a path.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Node {
-    /// The parent's id; 0 for the root.
-    pub parent: u64,
-    /// The name in the parent; empty for the root.
-    pub name: Bytes,
-    /// The row.
-    pub inode: Inode,
-}
-
-impl Node {
-    /// Inode id.
-    pub fn id(&self) -> u64 {
-        self.inode.id
-    }
-
-    /// Whether it is a directory.
-    pub fn is_dir(&self) -> bool {
-        self.inode.is_dir()
-    }
-
-    /// Whether it is the root.
-    pub fn is_root(&self) -> bool {
-        self.inode.id == ROOT_ID
-    }
-
-    /// The key of its inode row.
-    pub fn key(&self) -> TableKey<Inodes> {
-        if self.is_root() { root_inode() } else { inode(self.parent, &self.name) }
-    }
-
-    /// The key of its counters.
-    pub fn stat_key(&self) -> TableKey<DirStats> {
-        if self.is_root() { root_stat() } else { dir_stat(self.parent, &self.name) }
-    }
-}
-
-/// A resolved path: the inodes that exist on it, root first.
-#[derive(Clone, Debug)]
-pub struct Walked {
-    /// The path from the root (a path by inode id is resolved to this).
-    pub path: Path,
-    /// The inodes that exist: at least the root, at most one more than the path has components.
-    pub nodes: Vec<Node>,
-}
-
-impl Walked {
-    /// The inode of the last component, if it exists.
-    pub fn target(&self) -> Option<&Node> {
-        self.nodes.get(self.path.components().len())
-    }
-
-    /// The same, taken out.
-    pub fn into_target(mut self) -> Option<Node> {
-        match self.missing() {
-            0 => self.nodes.pop(),
-            _ => None,
-        }
-    }
-
-    /// The directory that holds (or would hold) the last component, if it exists. None for the root.
-    pub fn parent(&self) -> Option<&Node> {
-        self.nodes.get(self.path.components().len().checked_sub(1)?)
-    }
-
-    /// The last inode that exists.
-    pub fn last(&self) -> &Node {
-        &self.nodes[self.nodes.len() - 1]
-    }
-
-    /// How many components do not exist.
-    pub fn missing(&self) -> usize {
-        self.path.components().len() + 1 - self.nodes.len()
-    }
-
-    /// The text of the path of `nodes[i]`.
-    pub fn path_of(&self, i: usize) -> String {
-        self.path.prefix(i)
-    }
-}
-
 /// What [`Tx::pass`] found.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)] // Made once a call and taken apart at once: a box would cost more.
@@ -224,9 +143,7 @@ impl Tx<'_, '_> {
 
     /// Holds every inode row of a chain that was walked.
     pub fn hold_chain(&mut self, walked: &Walked) -> Result<()> {
-        for node in &walked.nodes {
-            self.get(&node.key(), Hold::Held)?;
-        }
+        walked.keys().iter().try_for_each(|key| self.get(key, Hold::Held).map(drop))?;
         Ok(())
     }
 
@@ -241,6 +158,49 @@ impl Tx<'_, '_> {
 
     /// Follows real rows down a path, as far as it exists.
     pub(super) fn follow(&mut self, path: Path) -> Result<Walked> {
+        match self.follow_past(&path)? {
+            Some((passed, nodes)) => Ok(Walked::new(path, passed, nodes)),
+            None => self.follow_all(path),
+        }
+    }
+
+    /// The usual case: all but the last component exist, and the directories above the last two are looked at, not
+    /// decoded, and let the caller through. `None`: it is not so, or rows may not be at hand.
+    #[allow(clippy::type_complexity)]
+    fn follow_past(&mut self, path: &Path) -> Result<Option<(SmallVec<[u64; 16]>, Vec<Node>)>> {
+        let Some((last, above)) = path.components().split_last() else { return Ok(None) };
+        let longest = self.ctx.config.max_component_bytes;
+        if self.ctx.hints.is_some() || path.components().iter().any(|name| name.len() > longest) {
+            return Ok(None);
+        }
+        let (mut passed, mut key, mut id) = (SmallVec::new(), root_inode(), 0);
+        for name in above {
+            match self.look_past(&key)? {
+                Some(directory) => (key, id) = (inode(directory, name), directory),
+                None => return Ok(None),
+            }
+            passed.push(id);
+        }
+        let Some(row) = self.get(&key, Hold::Loose)?.filter(|row| row.value.is_dir()) else {
+            return Ok(None);
+        };
+        let name = above.last().cloned().unwrap_or_default();
+        let parent = Node { parent: id, name, inode: row.value };
+        let target = self.get(&inode(parent.id(), last), Hold::Loose)?;
+        let target = target.map(|row| Node { parent: parent.id(), name: last.clone(), inode: row.value });
+        Ok(Some((passed, std::iter::once(parent).chain(target).collect())))
+    }
+
+    /// The id of a directory that lets the caller through; `None`: it does not, or is none.
+    fn look_past(&mut self, key: &TableKey<Inodes>) -> Result<Option<u64>> {
+        let user = &self.ctx.user;
+        let open = |row: &Passed<'_>| row.is_dir() && may(user, *row, EXECUTE);
+        let found = self.rows.look(key, |row| Passed::read(row).filter(open).map(|row| row.id))?;
+        Ok(found.flatten())
+    }
+
+    /// Reads the inodes of all components that exist.
+    fn follow_all(&mut self, path: Path) -> Result<Walked> {
         let Some(root) = self.get(&root_inode(), Hold::Loose)? else {
             return Err(
                 Stop::Fault("the store has no root directory; run 'trellis store init'".into()).into()
@@ -269,7 +229,7 @@ impl Tx<'_, '_> {
                 }
             }
         }
-        Ok(Walked { path, nodes })
+        Ok(Walked::new(path, SmallVec::new(), nodes))
     }
 
     /// Finds the inode of the last component alone, for operations that only read. The directories on the way are looked
@@ -294,6 +254,15 @@ impl Tx<'_, '_> {
         }
         let row = self.get(&key, Hold::Loose)?;
         Ok(Way::Open(row.map(|row| Node { parent, name: path.name(), inode: row.value })))
+    }
+
+    /// The inode at the end of a path, when all is as it is most of the time: it is there, the directories on the way let
+    /// the caller through, and it grants `access` itself. `None`: a walk says what is there.
+    pub fn pass_to(&mut self, path: &Path, access: u32) -> Result<Option<Node>> {
+        Ok(match self.pass(path)? {
+            Way::Open(node) => node.filter(|node| may(&self.ctx.user, &node.inode, access)),
+            Way::Closed => None,
+        })
     }
 
     /// Asks for every row that the hints suggest for a path.
@@ -339,8 +308,9 @@ impl Tx<'_, '_> {
     }
 
     fn check_directories(&self, walked: &Walked, op: DirOp, access: u32) -> Result<()> {
-        let inner = walked.path.components().len().min(walked.nodes.len());
-        for (i, node) in walked.nodes[..inner].iter().enumerate() {
+        // What was passed is a directory, and lets the caller through.
+        let inner = walked.path.components().len();
+        for (i, node) in walked.nodes().take_while(|(i, _)| *i < inner) {
             if !node.is_dir() {
                 let kind = if op == DirOp::Create { Kind::ParentNotDirectory } else { Kind::AccessControl };
                 return Err(RpcError::new(kind, format!("{} (is not a directory)", walked.path_of(i))).into());

@@ -95,7 +95,7 @@ pub fn create(tx: &mut Tx<'_, '_>, call: &Create) -> Result<FileStatus> {
         let parent = parent_of(&walked)?;
         remove_entry(tx, &old, 0)?;
         uncount_child(tx, &parent)?;
-        walked.nodes.pop();
+        walked.pop();
     }
     let node = add_file(tx, &mut walked, call)?;
     join_lease(tx, &call.holder)?;
@@ -195,7 +195,7 @@ fn parent_of(walked: &Walked) -> Result<Node> {
 /// Makes missing parents, counts the file in its parent, writes its rows.
 fn add_file(tx: &mut Tx<'_, '_>, walked: &mut Walked, call: &Create) -> Result<Node> {
     let depth = walked.path.components().len();
-    let first_new = walked.nodes.len();
+    let first_new = walked.present();
     let made = depth.saturating_sub(first_new) as u64;
     if made > 0 {
         // Copied from the nearest ancestor, and passable for their maker.

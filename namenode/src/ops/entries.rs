@@ -81,7 +81,7 @@ pub fn new_directory(tx: &Tx<'_, '_>, id: u64, parent: &Inode, mode: u32) -> Ino
 }
 
 /// Makes the directories of a path that are missing, up to `depth` components, and counts the topmost in its parent.
-/// `mode_of(i)` is the mode of the directory that becomes `nodes[i]`. Children of the last one made are counted by
+/// `mode_of(i)` is the mode of the directory that becomes number `i`. Children of the last one made are counted by
 /// whoever makes them: it starts with `last_children`. Uses the call's new ids from `first_id` on.
 pub fn make_directories(
     tx: &mut Tx<'_, '_>,
@@ -90,7 +90,7 @@ pub fn make_directories(
     mode_of: impl Fn(usize) -> u32,
     last_children: i64,
 ) -> Result<()> {
-    let first_new = walked.nodes.len();
+    let first_new = walked.present();
     if first_new > depth {
         return Ok(());
     }
@@ -108,7 +108,7 @@ pub fn make_directories(
         let now = tx.ctx.now_ms;
         let node = Node { parent: parent.id(), name, inode: row };
         insert_directory(tx, &node, now, children, 0)?;
-        walked.nodes.push(node);
+        walked.push(node);
     }
     Ok(())
 }

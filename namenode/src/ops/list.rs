@@ -8,11 +8,9 @@
 //! Differs the entries that remain are exact up to 10 000 (below the root up to 156 in each bucket) on later pages;
 //!         beyond, fewer are told than there are. The first page's are always exact.
 
-use std::collections::HashMap;
-
 use bytes::Bytes;
 use trellis_metastore::change::Hold;
-use trellis_metastore::key::{MAX_KEY_BYTES, Scan, name_bytes};
+use trellis_metastore::key::{MAX_KEY_BYTES, Scan, name_bytes, name_of_key};
 use trellis_metastore::schema::{DirStats, Inode, Inodes, Table, child_partitions};
 use trellis_metastore::tx::{Record, Stop};
 
@@ -177,6 +175,11 @@ fn list(
     first_cap: u32,
     page: Page,
 ) -> Result<Option<Listing>> {
+    if !after.starts_with(b"/")
+        && let Some(directory) = tx.pass_to(path, READ | EXECUTE)?.filter(Node::is_dir)
+    {
+        return list_directory(tx, &directory, after, first_cap, page).map(Some);
+    }
     let walked = tx.walk_one(Target::new(path, DirOp::Read).with_stat())?;
     let after = match after {
         [b'/', ..] => name_of_start(tx, after)?,
@@ -287,16 +290,18 @@ fn list_directory(
         scans.all().for_each(|scan| tx.want_scan(&scan));
         rows = tx.scan_all::<Inodes>(&scans.entries)?;
     }
-    let stats = tx.scan_all::<DirStats>(&scans.stats)?;
-    let stats: HashMap<Vec<u8>, Record<DirStats>> = stats.into_iter().flatten().collect();
     let end = known_end(&scans.entries, &rows).map(<[u8]>::to_vec);
     let mut page_rows: Vec<Row> =
         rows.into_iter().flatten().filter(|(key, _)| end.as_ref().is_none_or(|end| key <= end)).collect();
     page_rows.sort_by(|(a, _), (b, _)| a.cmp(b));
     page_rows.truncate(page as usize);
+    let stats = match page_rows.iter().any(|(_, row)| row.value.is_dir()) {
+        true => Stats::of(tx.scan_all::<DirStats>(&scans.stats)?),
+        false => Stats::default(),
+    };
     let mut entries = page_rows
         .into_iter()
-        .map(|(key, row)| entry(&key, row.value, &stats))
+        .map(|(key, row)| entry(key, row.value, &stats))
         .collect::<Result<Vec<FileStatus>>>()?;
     let past_cursor = match scans.counts.is_empty() {
         // It was the last page: nothing is counted.
@@ -321,16 +326,31 @@ fn is_enough(scans: &[Scan], rows: &[Vec<Row>], page: u32) -> bool {
     rows.iter().flatten().filter(|(key, _)| key.as_slice() <= end).count() >= page as usize
 }
 
+/// Counters of directories, by key.
+#[derive(Default)]
+struct Stats(Vec<(Vec<u8>, Record<DirStats>)>);
+
+impl Stats {
+    fn of(scanned: Vec<Vec<(Vec<u8>, Record<DirStats>)>>) -> Stats {
+        let mut all: Vec<_> = scanned.into_iter().flatten().collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Stats(all)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&Record<DirStats>> {
+        let place = self.0.binary_search_by(|(other, _)| other.as_slice().cmp(key)).ok()?;
+        self.0.get(place).map(|(_, stat)| stat)
+    }
+}
+
 /// One entry. A directory whose counters are another's or absent was read at another age: again, over fresh rows.
-fn entry(key: &[u8], inode: Inode, stats: &HashMap<Vec<u8>, Record<DirStats>>) -> Result<FileStatus> {
-    let name = Bytes::copy_from_slice(&name_bytes(key));
-    if !inode.is_dir() {
-        return Ok(FileStatus { name, mtime_ms: inode.mtime_ms, children: 0, inode });
-    }
-    match stats.get(key) {
-        Some(stat) if stat.value.id == inode.id => {
-            Ok(FileStatus { name, mtime_ms: stat.max, children: stat.add, inode })
-        }
-        _ => Err(Stop::Stale.into()),
-    }
+fn entry(key: Vec<u8>, inode: Inode, stats: &Stats) -> Result<FileStatus> {
+    let (mtime_ms, children) = match inode.is_dir() {
+        false => (inode.mtime_ms, 0),
+        true => match stats.get(&key) {
+            Some(stat) if stat.value.id == inode.id => (stat.max, stat.add),
+            _ => return Err(Stop::Stale.into()),
+        },
+    };
+    Ok(FileStatus { name: name_of_key(key).into(), inode, mtime_ms, children })
 }

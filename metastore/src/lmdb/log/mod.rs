@@ -23,11 +23,12 @@ use std::time::{Duration, Instant};
 
 use heed::{RoTxn, WithTls};
 
-pub(super) use layer::{Layer, Layers};
+pub(super) use layer::{KeyHash, Layer, Layers};
 pub(super) use merge::Merger;
 use segment::Segments;
 pub(super) use segment::{ReadError, exists, read, remove};
 
+use super::remembered::{Merges, Remembered};
 use super::{Core, view::Rows};
 use crate::store::StoreError;
 
@@ -42,6 +43,7 @@ pub(super) struct Log {
     merged: Condvar,
     /// A merge is due before its time, or the store closes.
     due: Condvar,
+    merges: Merges,
     /// Layers and log grow to this many bytes each before writes wait for a merge.
     room: usize,
 }
@@ -67,6 +69,7 @@ impl Log {
             writing: Mutex::new(writing),
             merged: Condvar::new(),
             due: Condvar::new(),
+            merges: Merges::new(),
             room,
         })
     }
@@ -74,6 +77,11 @@ impl Log {
     /// The layers as they are now. Must be taken before the tree's snapshot.
     pub fn layers(&self) -> RwLockReadGuard<'_, Layers> {
         self.layers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What merges wrote.
+    pub fn merges(&self) -> &Merges {
+        &self.merges
     }
 
     /// `_writing` = the caller is the only one that writes.
@@ -117,7 +125,8 @@ impl Log {
         }
         let layers = self.layers();
         let snapshot = core.env.read_txn().map_err(|error| core.error(error))?;
-        Ok(Group { core, log: self, writing, layers, snapshot, written: Layer::default() })
+        let remembered = self.merges.remembered(snapshot.id());
+        Ok(Group { core, log: self, writing, layers, snapshot, remembered, written: Layer::default() })
     }
 }
 
@@ -128,6 +137,7 @@ pub(super) struct Group<'c> {
     writing: MutexGuard<'c, Writing>,
     layers: RwLockReadGuard<'c, Layers>,
     snapshot: RoTxn<'c, WithTls>,
+    remembered: Remembered,
     written: Layer,
 }
 
@@ -135,7 +145,8 @@ impl Group<'_> {
     /// The rows as they stand after what the group wrote so far.
     pub fn rows(&self) -> Rows<'_> {
         let own = Some(&self.written).filter(|layer| !layer.is_empty());
-        Rows::new(self.core, &self.snapshot, own.into_iter().chain(self.layers.youngest_first()))
+        let layers = own.into_iter().chain(self.layers.youngest_first());
+        Rows::new(self.core, &self.snapshot, layers, Some(&self.remembered))
     }
 
     /// What the group writes.
@@ -146,8 +157,8 @@ impl Group<'_> {
     /// Makes what the group wrote durable and lets everybody see it. After an error nothing was written, but for
     /// `MaybeCommitted`, after which nothing is written any more.
     pub fn commit(self) -> Result<(), StoreError> {
-        let Group { core, log, mut writing, layers, snapshot, written } = self;
-        drop((layers, snapshot));
+        let Group { core, log, mut writing, layers, snapshot, remembered, written } = self;
+        drop((layers, snapshot, remembered));
         writing.segments.append(&written).map_err(|error| core.error(error.into()))?;
         if let Err(error) = writing.segments.sync() {
             writing.is_broken = true;

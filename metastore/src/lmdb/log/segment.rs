@@ -283,6 +283,7 @@ fn u64_at_front(bytes: &[u8]) -> Option<(u64, &[u8])> {
 mod tests {
     use bytes::Bytes;
 
+    use super::super::KeyHash;
     use super::*;
     use crate::change::Row;
     use crate::schema::setting;
@@ -308,7 +309,7 @@ mod tests {
 
     /// The version under a name in what is read; none = there is nothing.
     fn version(dir: &Path, name: &str) -> Option<u64> {
-        read(dir).unwrap().get(&key(name)).flatten().map(|row| row.version)
+        read(dir).unwrap().get(&key(name), KeyHash::of(&key(name))).flatten().map(|row| row.version)
     }
 
     fn file(dir: &Path, index: usize) -> PathBuf {
