@@ -66,6 +66,15 @@ pub trait View {
 
     /// The same for a scan.
     fn want_scan(&mut self, _scan: &Scan) {}
+
+    /// Numbers that were noted under a name, if none of the rows that they follow from has changed since.
+    fn recall(&self, _name: &[u8]) -> Option<&[u64]> {
+        None
+    }
+
+    /// Notes numbers that follow from the rows under `keys` and from nothing else. Views that could not tell when they
+    /// change note nothing.
+    fn note(&self, _name: &[u8], _keys: &[Key], _numbers: &[u64]) {}
 }
 
 /// Where row versions come from (contract rule 3): incarnation << 40 | counter, never used twice.
@@ -209,6 +218,18 @@ impl<'v> Tx<'v> {
         Ok(seen)
     }
 
+    /// See [`View::recall`]. A run that has written recalls nothing: it sees its own rows.
+    pub fn recall(&self, name: &[u8]) -> Option<&[u64]> {
+        if self.has_written() { None } else { self.view.recall(name) }
+    }
+
+    /// See [`View::note`].
+    pub fn note(&self, name: &[u8], keys: &[Key], numbers: &[u64]) {
+        if !self.has_written() {
+            self.view.note(name, keys, numbers);
+        }
+    }
+
     /// Reads several rows of one table, noting all misses before it stops.
     pub fn get_all<T: Table>(
         &mut self,
@@ -341,6 +362,10 @@ impl<'v> Tx<'v> {
     /// The run's changes in lock order, for a caller that commits them itself.
     pub fn into_changes(self) -> Vec<Change> {
         self.into_fold().changes()
+    }
+
+    fn has_written(&self) -> bool {
+        self.writes.as_ref().is_some_and(|(fold, _)| fold.slots.values().any(Slot::is_written))
     }
 
     fn writable(&mut self, key: &Key) -> Result<(&mut Fold, &Versions), Stop> {

@@ -78,6 +78,13 @@ impl Path {
         join(&self.components[..n.min(self.components.len())])
     }
 
+    /// The text as it was sent, up to the end of the `n`-th component.
+    pub fn text_to(&self, n: usize) -> &str {
+        (n..self.components.len()).fold(self.text.trim_end_matches('/'), |text, _| {
+            text.rfind('/').map_or("", |end| text[..end].trim_end_matches('/'))
+        })
+    }
+
     /// A path by its components.
     pub fn from_components(components: Vec<Bytes>) -> Path {
         Path { text: join(&components).into(), components: components.into() }
@@ -149,6 +156,13 @@ mod tests {
 
     fn path(text: &str) -> Path {
         Path::parse(text).unwrap()
+    }
+
+    #[test]
+    fn the_text_up_to_a_component_is_as_it_was_sent() {
+        let odd = path("//a/b//c/");
+        assert_eq!([0, 1, 2, 3].map(|n| odd.text_to(n)), ["", "//a", "//a/b", "//a/b//c"]);
+        assert_eq!(path("/").text_to(0), "");
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Bench {
     fn prepare(&mut self) -> Result<()> {
         for side in &self.sides {
             self.build(side)?;
-            self.run(side, &MIXES[1], Drive { warm_up_s: FIRST_WARM_UP_S, ..CLOSED })?;
+            self.run(side, &MIXES[0], Drive { warm_up_s: FIRST_WARM_UP_S, ..CLOSED })?;
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ impl Default for LmdbConfig {
     fn default() -> Self {
         LmdbConfig {
             form: Form::Plain,
-            merge_every: Duration::from_millis(500),
+            merge_every: Duration::from_secs(1),
             log_bytes: 64 << 20,
             map_bytes: 1 << 40,
             stale_reader_check: Duration::from_secs(5),

@@ -1,24 +1,27 @@
-//! Rows of directories that a thread remembers, for a store with a log: every path leads through some, and looking for
-//! them in the tree is most of a walk.
+//! What a thread remembers of the tree, for a store with a log: rows of directories, and numbers that follow from such
+//! rows. Every path leads through some directories, and looking for them in the tree is most of a walk.
 //!
-//! Each thread has its own, so nobody waits. What is remembered is exactly what the tree holds as of one of its
+//! Each thread remembers for itself, so nobody waits. What is remembered is exactly what the tree holds as of one of its
 //! transactions. With a log in front, the tree changes by merges only; a thread that begins a snapshot of a later
 //! transaction first forgets what the merges up to it wrote. If not all of them are known any more it forgets everything.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quick_cache::unsync::Cache;
 
+use super::log::KeyHash;
 use super::row;
 use crate::key::Key;
 use crate::schema::{Passed, TableId};
 
-/// Directories that a thread remembers: about 250 bytes each.
+/// Rows that a thread remembers: about 250 bytes each.
 const MOST_ROWS: usize = 1 << 15;
-/// Rows that one snapshot adds.
+/// Numbers that a thread remembers, by their names: about 500 bytes each for a path of some depth.
+const MOST_NAMES: usize = 1 << 14;
+/// Rows, and names, that one snapshot adds.
 const MOST_FRESH: usize = 256;
 /// Merges of which the keys are known: those of some seconds.
 const MOST_MERGES: usize = 16;
@@ -26,20 +29,21 @@ const MOST_MERGES: usize = 16;
 static STORES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    static REMEMBERED: RefCell<Option<Box<Rows>>> = const { RefCell::new(None) };
+    static REMEMBERED: RefCell<Option<Box<Memory>>> = const { RefCell::new(None) };
 }
 
 /// What the last merges wrote, for all threads.
 pub(super) struct Merges {
     /// Tells this store from others that a thread may read.
     store: u64,
-    last: Mutex<VecDeque<Merge>>,
+    last: Mutex<VecDeque<Arc<Merge>>>,
 }
 
-/// A merge: the tree's transaction, and the inode rows that it wrote.
+/// A merge: the tree's transaction, and which rows it wrote that may be remembered.
 struct Merge {
     transaction: usize,
-    keys: Arc<[Key]>,
+    keys: Vec<Key>,
+    hashes: HashSet<KeyHash, foldhash::fast::RandomState>,
 }
 
 impl Merges {
@@ -50,10 +54,11 @@ impl Merges {
 
     /// To be said before the transaction commits: who sees it must find its keys here. One that fails is said again.
     pub fn announce<'k>(&self, transaction: usize, keys: impl Iterator<Item = &'k Key>) {
-        let keys = keys.filter(|key| key.table() == TableId::Inodes).cloned().collect();
+        let keys: Vec<Key> = keys.filter(|key| may_be_remembered(key)).cloned().collect();
+        let hashes = keys.iter().map(KeyHash::of).collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.retain(|merge| merge.transaction != transaction);
-        last.push_back(Merge { transaction, keys });
+        last.push_back(Arc::new(Merge { transaction, keys, hashes }));
         if last.len() > MOST_MERGES {
             last.pop_front();
         }
@@ -61,79 +66,158 @@ impl Merges {
 
     /// What this thread remembers, as of a transaction of the tree. Until it is dropped the thread has no other.
     pub fn remembered(&self, transaction: usize) -> Remembered {
-        let rows = REMEMBERED.with(RefCell::take).filter(|rows| rows.store == self.store);
-        let mut rows = rows.unwrap_or_else(|| {
-            let rows = Cache::new(MOST_ROWS);
-            Box::new(Rows { store: self.store, transaction, rows, fresh: RefCell::default() })
-        });
-        rows.settle();
-        if rows.transaction != transaction {
-            self.forget(&mut rows, transaction);
+        let memory = REMEMBERED.with(RefCell::take).filter(|memory| memory.store == self.store);
+        let mut memory = memory.unwrap_or_else(|| Box::new(Memory::empty(self.store, transaction)));
+        memory.settle();
+        if memory.transaction != transaction {
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let since = memory.transaction + 1..=transaction;
+            let since: Vec<_> =
+                last.iter().filter(|merge| since.contains(&merge.transaction)).cloned().collect();
+            drop(last);
+            memory.move_on(transaction, since);
         }
-        Remembered(Some(rows))
+        Remembered(Some(memory))
+    }
+}
+
+/// Whether merges tell of changes of this row.
+pub(super) fn may_be_remembered(key: &Key) -> bool {
+    matches!(key.table(), TableId::Inodes | TableId::DirStats)
+}
+
+/// What a thread remembers.
+struct Memory {
+    store: u64,
+    /// The tree's, as of which all is.
+    transaction: usize,
+    rows: Cache<Key, Box<[u8]>>,
+    names: Cache<Box<[u8]>, Noted>,
+    /// The last merges up to that transaction, without a gap.
+    merges: VecDeque<Arc<Merge>>,
+    /// Of the snapshot of the moment, remembered from the next one on.
+    fresh_rows: RefCell<Vec<(Key, Box<[u8]>)>>,
+    fresh_names: RefCell<Vec<(Box<[u8]>, Noted)>>,
+}
+
+/// Numbers that follow from rows.
+struct Noted {
+    /// As of which this is known to hold.
+    transaction: Cell<usize>,
+    rows: Box<[KeyHash]>,
+    numbers: Box<[u64]>,
+}
+
+impl Memory {
+    fn empty(store: u64, transaction: usize) -> Memory {
+        Memory {
+            store,
+            transaction,
+            rows: Cache::new(MOST_ROWS),
+            names: Cache::new(MOST_NAMES),
+            merges: VecDeque::new(),
+            fresh_rows: RefCell::default(),
+            fresh_names: RefCell::default(),
+        }
     }
 
-    fn forget(&self, rows: &mut Rows, transaction: usize) {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let since =
-            last.iter().filter(|merge| (rows.transaction + 1..=transaction).contains(&merge.transaction));
-        if since.clone().count() == transaction.saturating_sub(rows.transaction).max(1) {
-            since.flat_map(|merge| merge.keys.iter()).for_each(|key| drop(rows.rows.remove(key)));
-        } else {
-            rows.rows.clear();
+    fn settle(&mut self) {
+        for (key, stored) in self.fresh_rows.take() {
+            self.rows.insert(key, stored);
         }
-        rows.transaction = transaction;
+        for (name, noted) in self.fresh_names.take() {
+            self.names.insert(name, noted);
+        }
+    }
+
+    /// Becomes what the tree holds as of a later transaction, by the merges that are known since.
+    fn move_on(&mut self, transaction: usize, since: Vec<Arc<Merge>>) {
+        // Of an earlier one, which is not so later, nothing is known.
+        if since.len() != transaction.saturating_sub(self.transaction).max(1) {
+            *self = Memory::empty(self.store, transaction);
+            return;
+        }
+        for merge in since {
+            merge.keys.iter().for_each(|key| drop(self.rows.remove(key)));
+            self.merges.push_back(merge);
+        }
+        let surplus = self.merges.len().saturating_sub(MOST_MERGES);
+        self.merges.drain(..surplus);
+        self.transaction = transaction;
+    }
+
+    /// Whether no merge since has changed what numbers follow from.
+    fn still_holds(&self, noted: &Noted) -> bool {
+        let known_at = noted.transaction.get();
+        if known_at == self.transaction {
+            return true;
+        }
+        let since = self.merges.iter().rev().take_while(|merge| merge.transaction > known_at);
+        let (mut count, mut unchanged) = (0, true);
+        for merge in since {
+            count += 1;
+            unchanged &= !noted.rows.iter().any(|row| merge.hashes.contains(row));
+        }
+        let holds = unchanged && count == self.transaction - known_at;
+        if holds {
+            noted.transaction.set(self.transaction);
+        }
+        holds
     }
 }
 
 /// What a thread remembers, while it reads one snapshot.
-pub(super) struct Remembered(Option<Box<Rows>>);
-
-struct Rows {
-    store: u64,
-    /// The tree's, of which all rows here are.
-    transaction: usize,
-    rows: Cache<Key, Box<[u8]>>,
-    /// Read in the snapshot of the moment, remembered from the next one on.
-    fresh: RefCell<Vec<(Key, Box<[u8]>)>>,
-}
-
-impl Rows {
-    fn settle(&mut self) {
-        for (key, stored) in self.fresh.take() {
-            self.rows.insert(key, stored);
-        }
-    }
-}
+pub(super) struct Remembered(Option<Box<Memory>>);
 
 impl Remembered {
     /// A row as the tree stores it, if it is remembered.
     pub fn get(&self, key: &Key) -> Option<&[u8]> {
-        let rows = self.0.as_ref().filter(|_| key.table() == TableId::Inodes)?;
-        rows.rows.get(key).map(AsRef::as_ref)
+        let memory = self.0.as_ref().filter(|_| may_be_remembered(key))?;
+        memory.rows.get(key).map(AsRef::as_ref)
     }
 
     /// Remembers a row that the tree has in this snapshot, if it is a directory's: others are many, and seldom asked for.
-    pub fn note(&self, key: &Key, stored: &[u8]) {
-        let is_directory = || {
-            let inode = row::decode(stored).and_then(|row| Passed::read(row.value));
-            inode.is_some_and(|inode| inode.is_dir())
+    pub fn keep(&self, key: &Key, stored: &[u8]) {
+        let is_directory = match key.table() {
+            TableId::DirStats => true,
+            TableId::Inodes => {
+                let inode = row::decode(stored).and_then(|row| Passed::read(row.value));
+                inode.is_some_and(|inode| inode.is_dir())
+            }
+            _ => false,
         };
-        let Some(rows) = self.0.as_ref().filter(|_| key.table() == TableId::Inodes && is_directory()) else {
-            return;
-        };
-        let mut fresh = rows.fresh.borrow_mut();
+        let Some(memory) = self.0.as_ref().filter(|_| is_directory) else { return };
+        let mut fresh = memory.fresh_rows.borrow_mut();
         if fresh.len() < MOST_FRESH {
             fresh.push((key.clone(), stored.into()));
+        }
+    }
+
+    /// Numbers that were noted under a name, if the rows that they follow from are still the same in the tree, and none of
+    /// them `is_newer` elsewhere.
+    pub fn recall(&self, name: &[u8], is_newer: impl Fn(KeyHash) -> bool) -> Option<&[u64]> {
+        let memory = self.0.as_ref()?;
+        let noted = memory.names.get(name).filter(|noted| memory.still_holds(noted))?;
+        if noted.rows.iter().any(|row| is_newer(*row)) { None } else { Some(&noted.numbers) }
+    }
+
+    /// Notes numbers that follow from rows of the tree in this snapshot, all of which [`may_be_remembered`]: others change
+    /// unnoticed.
+    pub fn note(&self, name: &[u8], rows: &[KeyHash], numbers: &[u64]) {
+        let Some(memory) = &self.0 else { return };
+        let mut fresh = memory.fresh_names.borrow_mut();
+        if fresh.len() < MOST_FRESH {
+            let transaction = Cell::new(memory.transaction);
+            fresh.push((name.into(), Noted { transaction, rows: rows.into(), numbers: numbers.into() }));
         }
     }
 }
 
 impl Drop for Remembered {
     fn drop(&mut self) {
-        let rows = self.0.take();
+        let memory = self.0.take();
         // A thread that ends has nothing to remember it by.
-        let _ = REMEMBERED.try_with(|kept| kept.replace(rows));
+        let _ = REMEMBERED.try_with(|kept| kept.replace(memory));
     }
 }
 
@@ -143,7 +227,7 @@ mod tests {
 
     use super::*;
     use crate::change::Row;
-    use crate::schema::{Inode, Kind, TableKey, dir_stat, inode};
+    use crate::schema::{Inode, Kind, TableKey, inode, inode_path};
 
     fn stored(kind: Kind) -> Vec<u8> {
         let value = Inode { id: 7, kind: kind as i32, ..Inode::default() }.encode_to_vec();
@@ -154,7 +238,7 @@ mod tests {
 
     fn remember(merges: &Merges, transaction: usize, names: &[&str]) {
         let remembered = merges.remembered(transaction);
-        names.iter().for_each(|name| remembered.note(&key(name), &stored(Kind::Directory)));
+        names.iter().for_each(|name| remembered.keep(&key(name), &stored(Kind::Directory)));
     }
 
     fn key(name: &str) -> Key {
@@ -195,15 +279,42 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_recalled_until_a_row_that_they_follow_from_changes() {
+        let merges = Merges::new();
+        let hash = |name: &str| KeyHash::of(&key(name));
+        let recall = |transaction, newer: &str| {
+            let remembered = merges.remembered(transaction);
+            let newer = hash(newer);
+            remembered.recall(b"name", |row| row == newer).map(<[u64]>::to_vec)
+        };
+        merges.remembered(3).note(b"name", &[hash("a"), hash("b")], &[1, 2]);
+        assert_eq!(recall(3, "c"), Some(vec![1, 2]));
+        assert_eq!(recall(3, "b"), None);
+        (4..50).for_each(|transaction| {
+            merges.announce(transaction, [key("c")].iter());
+            assert_eq!(recall(transaction, "c"), Some(vec![1, 2]), "{transaction}");
+        });
+        merges.announce(50, [key("b")].iter());
+        assert_eq!(recall(50, "c"), None);
+        merges.remembered(50).note(b"name", &[hash("a")], &[3]);
+        // Merges that nobody recalled anything after.
+        for transaction in 51..52 + MOST_MERGES {
+            merges.announce(transaction, [key("c")].iter());
+            drop(merges.remembered(transaction));
+        }
+        assert_eq!(recall(51 + MOST_MERGES, "c"), None);
+    }
+
+    #[test]
     fn only_directories_of_this_store_are_remembered() {
         let (merges, others) = (Merges::new(), Merges::new());
-        let other_table: TableKey<_> = dir_stat(5, b"a");
+        let path: TableKey<_> = inode_path(5);
         {
             let remembered = merges.remembered(1);
-            remembered.note(&key("file"), &stored(Kind::File));
-            remembered.note(&other_table.key, &stored(Kind::Directory));
-            remembered.note(&key("short"), b"not a row");
-            remembered.note(&key("a"), &stored(Kind::Directory));
+            remembered.keep(&key("file"), &stored(Kind::File));
+            remembered.keep(&path.key, &stored(Kind::Directory));
+            remembered.keep(&key("short"), b"not a row");
+            remembered.keep(&key("a"), &stored(Kind::Directory));
             // While one is used, the thread has no other.
             assert_eq!(known(&merges, 1, &["a"]), [false]);
         }

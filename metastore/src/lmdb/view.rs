@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::log::{KeyHash, Layer};
 use super::merged::{Found, Merged};
-use super::remembered::Remembered;
+use super::remembered::{Remembered, may_be_remembered};
 use super::{Core, row};
 use crate::change::Row;
 use crate::counters::Counters;
@@ -68,6 +68,10 @@ impl<'t> Rows<'t> {
         self.layers.iter().find_map(|layer| layer.get(key, hash))
     }
 
+    fn is_in_layers(&self, row: KeyHash) -> bool {
+        self.layers.iter().any(|layer| layer.may_have(row))
+    }
+
     /// The row as the tree has it.
     fn stored(&self, key: &Key) -> Result<Option<&'t [u8]>, StoreError> {
         if let Some(stored) = self.remembered.and_then(|remembered| remembered.get(key)) {
@@ -75,7 +79,7 @@ impl<'t> Rows<'t> {
         }
         let stored = self.core.db.get(self.txn, key.as_bytes()).map_err(|error| self.core.error(error))?;
         if let (Some(stored), Some(remembered)) = (stored, self.remembered) {
-            remembered.note(key, stored);
+            remembered.keep(key, stored);
         }
         Ok(stored)
     }
@@ -113,7 +117,7 @@ impl<'t> Rows<'t> {
         } else {
             let tree = self.core.db.range(self.txn, &range).map_err(|error| self.core.error(error))?;
             match layers.is_empty() {
-                true => self.walk(tree.map(stored), prefix, scan, visit),
+                true => self.walk(tree.map(in_tree), prefix, scan, visit),
                 false => self.walk(Merged::new(tree, layers.into_iter(), false), prefix, scan, visit),
             }
         }
@@ -206,6 +210,19 @@ impl View for Rows<'_> {
     fn scan(&mut self, scan: &Scan, visit: &mut dyn FnMut(&[u8], RowRef<'_>)) -> Result<u64, Stop> {
         self.scan_rows(scan, visit).map_err(fault)
     }
+
+    fn recall(&self, name: &[u8]) -> Option<&[u64]> {
+        self.remembered?.recall(name, |row| self.is_in_layers(row))
+    }
+
+    fn note(&self, name: &[u8], keys: &[Key], numbers: &[u64]) {
+        let Some(remembered) = self.remembered.filter(|_| keys.iter().all(may_be_remembered)) else { return };
+        let rows: SmallVec<[KeyHash; 16]> = keys.iter().map(KeyHash::of).collect();
+        // What follows from rows that are not in the tree yet is not for those who read the tree.
+        if !rows.iter().any(|row| self.is_in_layers(*row)) {
+            remembered.note(name, &rows, numbers);
+        }
+    }
 }
 
 impl Core {
@@ -222,7 +239,7 @@ impl Core {
     }
 }
 
-fn stored<'t>(row: heed::Result<(&'t [u8], &'t [u8])>) -> heed::Result<(&'t [u8], Found<'t>)> {
+fn in_tree<'t>(row: heed::Result<(&'t [u8], &'t [u8])>) -> heed::Result<(&'t [u8], Found<'t>)> {
     row.map(|(key, row)| (key, Found::Stored(row)))
 }
 

@@ -7,16 +7,21 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use trellis_metastore::change::Hold;
+use trellis_metastore::key::Key;
 use trellis_metastore::schema::{
-    self, DirStats, Inodes, Passed, ROOT_ID, TableKey, dir_stat, inode, inode_path, root_inode, root_stat,
+    self, DirStats, Passed, ROOT_ID, dir_stat, inode, inode_path, root_inode, root_stat,
 };
 use trellis_metastore::tx::{Record, Stop};
 
 use super::permission::{EXECUTE, may};
 use super::tx::Tx;
+use super::walked::Ids;
 pub use super::walked::{Node, Walked};
 use crate::path::Path;
 use crate::refusal::{Halt, Kind, Result, RpcError};
+
+/// The mode of a directory that everybody may search.
+const SEARCH_BY_ALL: u32 = 0o111;
 
 /// Why a path is resolved (stock: `DirOp`); decides what a file in the middle of it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,37 +171,66 @@ impl Tx<'_, '_> {
 
     /// The usual case: all but the last component exist, and the directories above the last two are looked at, not
     /// decoded, and let the caller through. `None`: it is not so, or rows may not be at hand.
-    #[allow(clippy::type_complexity)]
-    fn follow_past(&mut self, path: &Path) -> Result<Option<(SmallVec<[u64; 16]>, Vec<Node>)>> {
-        let Some((last, above)) = path.components().split_last() else { return Ok(None) };
-        let longest = self.ctx.config.max_component_bytes;
-        if self.ctx.hints.is_some() || path.components().iter().any(|name| name.len() > longest) {
-            return Ok(None);
-        }
-        let (mut passed, mut key, mut id) = (SmallVec::new(), root_inode(), 0);
-        for name in above {
-            match self.look_past(&key)? {
-                Some(directory) => (key, id) = (inode(directory, name), directory),
+    fn follow_past(&mut self, path: &Path) -> Result<Option<(Ids, Vec<Node>)>> {
+        let [above @ .., last] = path.components() else { return Ok(None) };
+        let (passed, key, parent) = match above {
+            [] => (Ids::new(), root_inode(), 0),
+            [.., name] => match self.look_down(path, above.len() - 1)? {
+                Some((ids, id)) => (ids, inode(id, name), id),
                 None => return Ok(None),
-            }
-            passed.push(id);
+            },
+        };
+        if self.ctx.hints.is_some() || self.is_too_long(last) {
+            return Ok(None);
         }
         let Some(row) = self.get(&key, Hold::Loose)?.filter(|row| row.value.is_dir()) else {
             return Ok(None);
         };
         let name = above.last().cloned().unwrap_or_default();
-        let parent = Node { parent: id, name, inode: row.value };
+        let parent = Node { parent, name, inode: row.value };
         let target = self.get(&inode(parent.id(), last), Hold::Loose)?;
         let target = target.map(|row| Node { parent: parent.id(), name: last.clone(), inode: row.value });
         Ok(Some((passed, std::iter::once(parent).chain(target).collect())))
     }
 
-    /// The id of a directory that lets the caller through; `None`: it does not, or is none.
-    fn look_past(&mut self, key: &TableKey<Inodes>) -> Result<Option<u64>> {
-        let user = &self.ctx.user;
-        let open = |row: &Passed<'_>| row.is_dir() && may(user, *row, EXECUTE);
-        let found = self.rows.look(key, |row| Passed::read(row).filter(open).map(|row| row.id))?;
-        Ok(found.flatten())
+    /// The ids of the root and the first `n` components, and the last of them again: directories that let the caller
+    /// through. They are looked at, not decoded, and recalled where everybody may pass: a walk takes several times as long.
+    /// `None`: it is not so, or rows may not be at hand.
+    fn look_down(&mut self, path: &Path, n: usize) -> Result<Option<(Ids, u64)>> {
+        // Where a row may not be at hand, a walk notes all that will be needed.
+        if self.ctx.hints.is_some() || path.is_reserved() {
+            return Ok(None);
+        }
+        let text = path.text_to(n).as_bytes();
+        if let Some(ids @ [.., last]) = self.rows.recall(text) {
+            return Ok(Some((Ids::from_slice(ids), *last)));
+        }
+        let (mut ids, mut keys) = (Ids::new(), SmallVec::<[Key; 8]>::new());
+        let (mut key, mut is_open_to_all) = (root_inode(), true);
+        let mut names = path.components()[..n].iter();
+        loop {
+            let open = |row: &Passed<'_>| row.is_dir() && may(&self.ctx.user, *row, EXECUTE);
+            let looked =
+                self.rows.look(&key, |row| Passed::read(row).filter(open).map(|row| (row.id, row.mode)))?;
+            let Some(Some((id, mode))) = looked else { return Ok(None) };
+            is_open_to_all &= mode & SEARCH_BY_ALL == SEARCH_BY_ALL;
+            ids.push(id);
+            keys.push(key.key);
+            match names.next() {
+                Some(name) if self.is_too_long(name) => return Ok(None),
+                Some(name) => key = inode(id, name),
+                None => {
+                    if is_open_to_all && n > 0 {
+                        self.rows.note(text, &keys, &ids);
+                    }
+                    return Ok(Some((ids, id)));
+                }
+            }
+        }
+    }
+
+    fn is_too_long(&self, name: &[u8]) -> bool {
+        name.len() > self.ctx.config.max_component_bytes
     }
 
     /// Reads the inodes of all components that exist.
@@ -229,31 +263,20 @@ impl Tx<'_, '_> {
                 }
             }
         }
-        Ok(Walked::new(path, SmallVec::new(), nodes))
+        Ok(Walked::new(path, Ids::new(), nodes))
     }
 
-    /// Finds the inode of the last component alone, for operations that only read. The directories on the way are looked
-    /// at, not decoded: a walk takes twice as long.
+    /// Finds the inode of the last component alone, for operations that only read.
     pub fn pass(&mut self, path: &Path) -> Result<Way> {
-        // Where a row may not be at hand, a walk notes all that will be needed.
-        let at_hand = self.ctx.hints.is_none() && !self.rows.is_writable();
-        if !at_hand || path.is_root() || path.is_reserved() {
+        let [.., name] = path.components() else { return Ok(Way::Closed) };
+        let Some((_, parent)) = self.look_down(path, path.components().len() - 1)? else {
             return Ok(Way::Closed);
+        };
+        if self.is_too_long(name) {
+            return Ok(Way::Open(None));
         }
-        let (mut key, mut parent) = (root_inode(), 0);
-        for name in path.components() {
-            let open = |row: &Passed<'_>| row.is_dir() && may(&self.ctx.user, *row, EXECUTE);
-            match self.rows.look(&key, |row| Passed::read(row).filter(open).map(|row| row.id))? {
-                Some(Some(id)) => (key, parent) = (inode(id, name), id),
-                None if parent != 0 => return Ok(Way::Open(None)),
-                _ => return Ok(Way::Closed),
-            }
-            if name.len() > self.ctx.config.max_component_bytes {
-                return Ok(Way::Open(None));
-            }
-        }
-        let row = self.get(&key, Hold::Loose)?;
-        Ok(Way::Open(row.map(|row| Node { parent, name: path.name(), inode: row.value })))
+        let row = self.get(&inode(parent, name), Hold::Loose)?;
+        Ok(Way::Open(row.map(|row| Node { parent, name: name.clone(), inode: row.value })))
     }
 
     /// The inode at the end of a path, when all is as it is most of the time: it is there, the directories on the way let

@@ -8,6 +8,9 @@ use trellis_metastore::schema::{
 
 use crate::path::Path;
 
+/// Ids of the first inodes of a path, the root's first.
+pub(super) type Ids = SmallVec<[u64; 16]>;
+
 /// An inode on a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -52,14 +55,14 @@ pub struct Walked {
     /// The path from the root (a path by inode id is resolved to this).
     pub path: Path,
     /// The ids of the first inodes: directories that the caller may search, of which nothing else was needed.
-    passed: SmallVec<[u64; 16]>,
+    passed: Ids,
     /// The others that exist: at least one.
     nodes: Vec<Node>,
 }
 
 impl Walked {
     /// Past the directories `passed`, which the caller may search, `nodes` exist: at least one.
-    pub(super) fn new(path: Path, passed: SmallVec<[u64; 16]>, nodes: Vec<Node>) -> Walked {
+    pub(super) fn new(path: Path, passed: Ids, nodes: Vec<Node>) -> Walked {
         Walked { path, passed, nodes }
     }
 

@@ -23,7 +23,7 @@ impl Borrow<[u8]> for Key {
 }
 
 /// The hash of a key, computed once for all layers. Keys with equal hashes cost a look more, nothing else.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(u64);
 
 impl KeyHash {
@@ -60,9 +60,13 @@ impl Layer {
     }
 
     /// The state of a row, if it was written; `Some(None)` = deleted.
-    pub fn get(&self, key: &Key, KeyHash(hash): KeyHash) -> Option<Option<&Row>> {
-        self.hashes.find(hash, |known| *known == hash)?;
-        self.rows.get(key).map(Option::as_ref)
+    pub fn get(&self, key: &Key, hash: KeyHash) -> Option<Option<&Row>> {
+        if self.may_have(hash) { self.rows.get(key).map(Option::as_ref) } else { None }
+    }
+
+    /// Whether a row may have been written; false is certain.
+    pub fn may_have(&self, KeyHash(hash): KeyHash) -> bool {
+        self.hashes.find(hash, |known| *known == hash).is_some()
     }
 
     /// The rows of a range.

@@ -1,19 +1,21 @@
 //! The form with a log in front of the tree.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
+use prost::Message;
 use tokio::runtime::Runtime;
 use trellis_metastore::change::{Change, Check};
 use trellis_metastore::group::GroupConfig;
 use trellis_metastore::key::Scan;
 use trellis_metastore::lmdb::{Form, Lmdb, LmdbConfig, Writer};
-use trellis_metastore::schema::TableId;
+use trellis_metastore::schema::{Inode, Kind, TableId};
 use trellis_metastore::store::{Scanned, Store, StoreError};
-use trellis_metastore::tx::Versions;
+use trellis_metastore::tx::{Versions, View};
 use trellis_metastore::work::{End, Unfenced};
 
 use super::crash::{blind, key};
@@ -32,6 +34,7 @@ pub fn trials() -> Vec<Trial> {
         trial("log_writes_wait_for_merges_and_memory_is_bounded", back_pressure),
         trial("log_a_map_that_is_full_refuses_writes_and_keeps_the_answered_ones", full_map),
         trial("log_readers_never_see_half_a_group", whole_groups),
+        trial("log_what_threads_remember_is_never_older_than_an_answer", remembered),
     ]
 }
 
@@ -286,4 +289,63 @@ fn whole_groups(dir: &Path) {
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
     assert!(store.counters().read().merges > 1);
+}
+
+/// Two directories are written again and again, while threads read them as they remember them: as rows, and as numbers that
+/// follow from both.
+fn remembered(dir: &Path) {
+    const ROUNDS: u64 = 2000;
+    let directory = |number| {
+        let inode = Inode { kind: Kind::Directory as i32, length: number, ..Inode::default() };
+        inode.encode_to_vec()
+    };
+    let store = open_as(dir, merging());
+    let (keys, answered) = ([key(1, 1), key(2, 2)], AtomicU64::new(0));
+    let write = |runtime: &Runtime, number| {
+        let changes =
+            keys.clone().map(|key| Change { check: Check::Nothing, ..blind(key, directory(number)) });
+        runtime.block_on(store.commit(&changes)).unwrap();
+        answered.store(number, Ordering::SeqCst);
+    };
+    write(&runtime(), 1);
+    let numbers_in = |view: &mut dyn View| {
+        keys.each_ref().map(|key| {
+            let mut number = None;
+            view.read(key, &mut |row| number = row.map(|row| Inode::decode(row.value).unwrap().length))
+                .unwrap();
+            number.unwrap()
+        })
+    };
+    let recalled = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let reading = || {
+            let mut last = 0;
+            while last < ROUNDS {
+                let floor = answered.load(Ordering::SeqCst);
+                let (noted, read) = store
+                    .read(|view| {
+                        let noted = view.recall(b"both").map(<[u64]>::to_vec);
+                        let read = numbers_in(view);
+                        view.note(b"both", &keys, &read);
+                        (noted, read)
+                    })
+                    .unwrap();
+                assert!(read[0] == read[1] && read[0] >= floor, "{read:?} after {floor}");
+                assert!(noted.as_ref().is_none_or(|noted| *noted == read), "{noted:?}, {read:?}");
+                recalled.fetch_add(u64::from(noted.is_some()), Ordering::Relaxed);
+                last = read[0];
+            }
+        };
+        let readers = [scope.spawn(reading), scope.spawn(reading)];
+        let runtime = runtime();
+        for number in 2..=ROUNDS {
+            write(&runtime, number);
+            // Time for the tree to have it, now and then.
+            if number % 20 == 0 {
+                std::thread::sleep(Duration::from_millis(4));
+            }
+        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+    assert!(recalled.into_inner() > 0);
 }
