@@ -7,6 +7,7 @@
 //! - [`record`]: what happened; [`servers`]: what the servers counted
 //! - [`config`]: what a run is asked to do; [`mod@run`]: from there to its report
 //! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them
+//! - [`selftest`]: what this program itself can offer
 //! - [`target`]: clients of the namenodes; [`progress`], [`error`]
 //!
 //! Never here: blocks and datanodes. What is measured is the namespace.
@@ -36,6 +37,8 @@ mod summary;
 
 pub mod compare;
 pub mod show;
+
+pub mod selftest;
 
 pub mod error;
 pub mod progress;

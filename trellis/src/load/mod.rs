@@ -2,10 +2,12 @@
 //!
 //! - [`build`]: makes a namespace
 //! - [`measure`]: makes a run, and its report
+//! - [`self_test`]: what the load generator itself can offer
 //! - [`show`]: prints a report, or two compared
 
 mod build;
 mod measure;
+mod self_test;
 mod show;
 
 use std::process::ExitCode;
@@ -20,6 +22,11 @@ pub enum Command {
     Build(build::Args),
     /// Drives namenodes with a workload, measures, and writes a report
     Run(measure::Args),
+    /// Measures what this program itself can offer, against a namenode that answers constants
+    SelfTest(self_test::Args),
+    /// That namenode
+    #[command(hide = true)]
+    ConstantNamenode,
     /// Prints a report, or two compared
     Show(show::Args),
 }
@@ -29,6 +36,8 @@ pub async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Build(args) => build::run(args).await,
         Command::Run(args) => measure::run(args).await,
+        Command::SelfTest(args) => self_test::run(args).await,
+        Command::ConstantNamenode => self_test::serve().await,
         Command::Show(args) => show::run(&args),
     }
 }

@@ -1,0 +1,123 @@
+//! `trellis load self-test`, and the namenode that it drives, a process of its own.
+
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+use trellis_loadgen::config::{Config, Pick, Popularity};
+use trellis_loadgen::mix::Workload;
+use trellis_loadgen::namespace::Spec;
+use trellis_loadgen::report::Report;
+use trellis_loadgen::selftest::{self, constant};
+
+use crate::output::print;
+
+/// A generator that offers so many times what was measured was not what limited it.
+const ENOUGH: f64 = 5.0;
+
+const EXAMPLE: &str = "\
+Examples:
+  trellis load self-test
+  trellis load self-test --workload spotify --against report.json
+
+Starts a process that answers each call with a constant, and drives it in a closed loop. With --against it says how many \
+times the rate of that report this program can offer; exit code 1 when that is less than 5.";
+
+/// Options of `trellis load self-test`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// What is done, as in `run`
+    #[arg(long, value_name = "NAME", default_value = "spotify")]
+    workload: Workload,
+    /// Clients
+    #[arg(long, value_name = "COUNT", default_value_t = 4096)]
+    clients: u32,
+    /// Connections, which clients share
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    connections: u32,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    duration: Duration,
+    /// A report whose rate is set beside
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub async fn run(args: Args) -> Result<ExitCode> {
+    let measured = args.against.as_deref().map(Report::read).transpose()?;
+    let (mut server, port) = start().await?;
+    let config = config(&args, port);
+    let offered = selftest::run(&config, &Spec::default()).await;
+    // Its work is done, however that went.
+    let _ = server.kill().await;
+    let offered = offered?;
+    print(format_args!(
+        "against a namenode that answers constants: {:.0} ops/s; CPU of this program for each operation: {:.2} \u{b5}s",
+        offered.ops_per_s, offered.cpu_us_per_op
+    ))?;
+    let Some(report) = measured else { return Ok(ExitCode::SUCCESS) };
+    let rate = report.total.ops_per_s;
+    if rate <= 0.0 {
+        bail!("that report has no rate: nothing succeeded");
+    }
+    let times = offered.ops_per_s / rate;
+    print(format_args!("{times:.1} times the {rate:.0} ops/s of that report; at least {ENOUGH} are wanted"))?;
+    Ok(if times < ENOUGH { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn config(args: &Args, port: u16) -> Config {
+    Config {
+        target: format!("hdfs://127.0.0.1:{port}"),
+        base: "/load".to_owned(),
+        workload: args.workload,
+        create_share: None,
+        clients: args.clients,
+        connections: args.connections,
+        rate: None,
+        arrivals: None,
+        popularity: Popularity::Uniform,
+        hot: None,
+        pick: Pick::Popular,
+        seed: 1,
+        warm_up_s: 1.0,
+        duration_s: args.duration.as_secs_f64(),
+        cost_samples: 0,
+        metrics: Vec::new(),
+        server_pids: Vec::new(),
+    }
+}
+
+/// Starts the other process, which ends with this one, and learns its port.
+async fn start() -> Result<(Child, u16)> {
+    let program = std::env::current_exe().context("looking for this program")?;
+    let mut server = Command::new(program)
+        .args(["load", "constant-namenode"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("starting the namenode that answers constants")?;
+    let stdout = server.stdout.take().context("it has no stdout")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).await.context("reading its port")?;
+    let port = line.trim().parse().with_context(|| format!("it did not say its port: {line:?}"))?;
+    Ok((server, port))
+}
+
+/// Serves constants on a free port, which it prints, until stdin ends.
+pub async fn serve() -> Result<ExitCode> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("looking for a free port")?;
+    print(listener.local_addr()?.port())?;
+    let parent_is_gone = async {
+        // Whatever it is that is read, or why not.
+        let _ = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await;
+    };
+    constant::serve(listener, parent_is_gone).await?;
+    Ok(ExitCode::SUCCESS)
+}
