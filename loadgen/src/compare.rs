@@ -75,17 +75,9 @@ fn latency(seconds: &[Second]) -> Estimate {
     Estimate::of(&with_any.map(|second| second.mean_us).collect::<Vec<_>>())
 }
 
-/// The seconds of all operations together.
+/// The whole seconds of all operations together.
 fn all_seconds(report: &Report) -> Vec<Second> {
-    let mut sums: Vec<Second> = whole(&[], report.total.elapsed_s);
-    for operation in report.operations.values() {
-        for (sum, second) in sums.iter_mut().zip(&operation.seconds) {
-            let ended = sum.ended + second.ended;
-            let time = sum.mean_us * sum.ended as f64 + second.mean_us * second.ended as f64;
-            *sum = Second { count: sum.count + second.count, ended, mean_us: time / ended.max(1) as f64 };
-        }
-    }
-    sums
+    whole(&report.seconds(), report.total.elapsed_s)
 }
 
 /// Two reports, to be read.
@@ -172,7 +164,7 @@ mod tests {
 
     #[test]
     fn seconds_without_an_operation_count() {
-        let second = Second { count: 4, ended: 4, mean_us: 1.0 };
+        let second = Second { count: 4, ended: 4, mean_us: 1.0, ..Second::default() };
         let seconds = whole(&[second], 2.9);
         assert_eq!(seconds, [second, Second::default()]);
         assert!((rate(&seconds).mean - 2.0).abs() < 1e-9);

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arrivals::Arrivals;
 use crate::build::check_base;
+use crate::disturb::{self, Disturb};
 use crate::error::{Error, Result};
 use crate::mix::{Mix, Op, Workload};
 
@@ -53,6 +54,17 @@ pub struct Config {
     pub metrics: Vec<String>,
     /// Processes whose CPU time is read from /proc, for servers without such metrics.
     pub server_pids: Vec<u32>,
+    /// What is done to the servers meanwhile.
+    #[serde(default)]
+    pub disturb: Vec<Disturb>,
+    /// Operations of a disturbed run that take longer are late.
+    #[serde(default = "usual_late_after_s")]
+    pub late_after_s: f64,
+}
+
+/// What counts as late when nothing else is said.
+pub fn usual_late_after_s() -> f64 {
+    1.0
 }
 
 impl Config {
@@ -63,6 +75,10 @@ impl Config {
         let times = [self.warm_up_s, self.duration_s];
         if times.iter().any(|time| Duration::try_from_secs_f64(*time).is_err()) || self.duration_s <= 0.0 {
             return refused("--duration must be above zero");
+        }
+        disturb::check(&self.disturb, Duration::from_secs_f64(self.duration_s))?;
+        if Duration::try_from_secs_f64(self.late_after_s).is_err() {
+            return refused("--late-after is a length of time");
         }
         if !(1..=MAX_CLIENTS).contains(&self.clients) || !(1..=self.clients).contains(&self.connections) {
             return Err(Error::refused(format!(
@@ -195,6 +211,8 @@ pub(crate) mod tests {
             cost_samples: 3,
             metrics: vec!["h:2".into()],
             server_pids: Vec::new(),
+            disturb: vec!["stop:4711@500ms+2s".parse().expect("well formed")],
+            late_after_s: 0.5,
         }
     }
 
@@ -216,6 +234,8 @@ pub(crate) mod tests {
             |c| c.rate = Some(0.0),
             |c| c.rate = None,
             |c| c.server_pids = vec![1],
+            |c| c.duration_s = 0.5,
+            |c| c.late_after_s = -1.0,
             |c| c.pick = Pick::Once,
             |c| c.base = "/".into(),
             |c| c.create_share = Some(100.0),

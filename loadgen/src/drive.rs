@@ -6,7 +6,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,16 +15,18 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, timeout_at};
 use trellis_client::Client;
 
 use crate::arrivals::{Arrivals, Schedule};
+use crate::episodes::EpisodeRecords;
 use crate::error::{Error, Result};
 use crate::mix::Op;
 use crate::ops::{Done, End, NewFile, Task, perform};
 use crate::pick::{Effect, Picker};
 use crate::progress::Progress;
 use crate::record::{Recorder, Times};
+use crate::stop::Stop;
 
 /// Operations that are under way may take so long once no more begin; then they count as errors.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
@@ -36,6 +38,8 @@ const MAX_WAITING: usize = 65_536;
 const RECORDERS: usize = 16;
 /// How exactly the clock's thread wakes up.
 const TIMER_SLACK_NS: u64 = 1;
+/// The clock's thread looks at least so often whether the phase was ended.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A client with what it picks.
@@ -62,6 +66,24 @@ pub struct Phase {
     pub seed: u64,
 }
 
+/// What a phase has to heed beside its own clock.
+#[derive(Debug, Clone)]
+pub struct Control {
+    /// When it starts; all times count from here.
+    pub started: Instant,
+    /// Ends it early.
+    pub stop: Stop,
+    /// Counts operations by episode.
+    pub episodes: Option<EpisodeRecords>,
+}
+
+impl Control {
+    /// Of a phase that starts now.
+    pub fn new(stop: &Stop) -> Control {
+        Control { started: Instant::now(), stop: stop.clone(), episodes: None }
+    }
+}
+
 /// What came of a phase.
 #[derive(Debug)]
 pub struct Outcome {
@@ -73,11 +95,15 @@ pub struct Outcome {
     pub intended: u64,
     /// It ended early since there was nothing left to work on.
     pub exhausted: bool,
+    /// How long operations began: as long as it was to be, or until somebody ended it.
+    pub length: Duration,
 }
 
 struct Shared {
     started: Instant,
     phase: Phase,
+    stop: Stop,
+    stopped_at: OnceLock<Duration>,
     recorders: Vec<Mutex<Recorder>>,
     ended: AtomicU64,
     exhausted: AtomicBool,
@@ -88,9 +114,21 @@ impl Shared {
         self.started.elapsed()
     }
 
-    /// When waiting for what is under way ends.
-    fn deadline(&self) -> tokio::time::Instant {
-        tokio::time::Instant::from_std(self.started + self.phase.length + DRAIN_LIMIT)
+    /// Whether no more operations are to begin, now or then.
+    fn is_over(&self, at: Duration) -> bool {
+        if self.stop.is_asked() {
+            self.stopped_at.get_or_init(|| self.now());
+            return true;
+        }
+        at >= self.phase.length
+    }
+
+    /// Waits until waiting for what is under way has lasted too long.
+    async fn deadline(&self) {
+        let end = tokio::time::Instant::from_std(self.started + self.phase.length);
+        // Either is an end.
+        let _ = timeout_at(end, self.stop.asked()).await;
+        sleep(DRAIN_LIMIT).await;
     }
 
     fn with_recorder(&self, worker: usize, note: impl FnOnce(&mut Recorder)) {
@@ -112,14 +150,17 @@ impl Shared {
 }
 
 /// Runs a phase to its end; the workers come back for the next one.
-pub async fn run(workers: Vec<Worker>, phase: Phase) -> Result<(Vec<Worker>, Outcome)> {
-    let recorder = || match phase.open {
-        Some(_) => Recorder::default().with_lateness(),
-        None => Recorder::default(),
+pub async fn run(workers: Vec<Worker>, phase: Phase, control: Control) -> Result<(Vec<Worker>, Outcome)> {
+    let Control { started, stop, episodes } = control;
+    let recorder = || {
+        let recorder = Recorder::default().with_episodes(episodes.clone());
+        if phase.open.is_some() { recorder.with_lateness() } else { recorder }
     };
     let shared = Arc::new(Shared {
-        started: Instant::now(),
+        started,
         phase,
+        stop,
+        stopped_at: OnceLock::new(),
         recorders: (0..RECORDERS).map(|_| Mutex::new(recorder())).collect(),
         ended: AtomicU64::new(0),
         exhausted: AtomicBool::new(false),
@@ -161,15 +202,16 @@ pub async fn run(workers: Vec<Worker>, phase: Phase) -> Result<(Vec<Worker>, Out
         merged.merge(std::mem::take(&mut *recorder.lock().unwrap_or_else(PoisonError::into_inner)));
     }
     let exhausted = shared.exhausted.load(Ordering::Relaxed);
-    Ok((workers, Outcome { recorder: merged, elapsed, intended, exhausted }))
+    let length = shared.stopped_at.get().map_or(phase.length, |at| phase.length.min(*at));
+    Ok((workers, Outcome { recorder: merged, elapsed, intended, exhausted, length }))
 }
 
 /// One client of a closed loop.
 async fn closed(mut worker: Worker, index: usize, shared: Arc<Shared>) -> Worker {
-    let mut deadline = pin!(sleep_until(shared.deadline()));
+    let mut deadline = pin!(shared.deadline());
     loop {
         let begun = shared.now();
-        if begun >= shared.phase.length {
+        if shared.is_over(begun) {
             return worker;
         }
         let Some((task, effect)) = worker.picker.draw() else {
@@ -197,7 +239,7 @@ async fn open(
     shared: Arc<Shared>,
     mut tickets: mpsc::Receiver<Duration>,
 ) -> Worker {
-    let mut deadline = pin!(sleep_until(shared.deadline()));
+    let mut deadline = pin!(shared.deadline());
     let mut under_way = FuturesUnordered::new();
     let mut more = true;
     while more || !under_way.is_empty() {
@@ -277,13 +319,16 @@ fn keep_time(schedule: Schedule, shared: &Shared, clients: &[mpsc::Sender<Durati
     let mut intended = 0;
     let mut gone = false;
     for (start, client) in schedule.zip(clients.iter().cycle()) {
-        if start >= shared.phase.length {
+        while !gone
+            && !shared.is_over(start)
+            && let Some(wait) = start.checked_sub(shared.now())
+        {
+            thread::sleep(wait.min(LONGEST_SLEEP));
+        }
+        if shared.is_over(start) {
             break;
         }
         intended += 1;
-        while !gone && let Some(wait) = start.checked_sub(shared.now()).filter(|wait| !wait.is_zero()) {
-            thread::sleep(wait);
-        }
         // Clients end early only when the phase is over or there is nothing left to work on. What was to begin counts.
         gone = gone || client.blocking_send(start).is_err();
     }

@@ -28,6 +28,9 @@ pub enum Error {
     /// What was asked for makes no sense, or what is there does not fit it: says what to do.
     #[error("{0}")]
     Refused(String),
+    /// It was ended while it had nothing to report yet.
+    #[error("ended before anything was measured")]
+    Ended,
     /// What a server or a file says cannot be read.
     #[error("{0}")]
     Unreadable(String),

@@ -5,7 +5,8 @@
 //! - [`pick`]: what the next one is done to; [`popularity`]: which files are liked more
 //! - [`arrivals`]: when operations of an open loop begin; [`drive`]: the loops
 //! - [`record`]: what happened; [`servers`]: what the servers counted
-//! - [`config`]: what a run is asked to do; [`mod@run`]: from there to its report
+//! - [`disturb`]: what is done to the servers meanwhile; [`episodes`]: what happened from one such thing to the next
+//! - [`config`]: what a run is asked to do; [`mod@run`]: from there to its report; [`stop`]: before its time
 //! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them
 //! - [`selftest`]: what this program itself can offer
 //! - [`target`]: clients of the namenodes; [`progress`], [`error`]
@@ -26,11 +27,14 @@ pub mod popularity;
 pub mod arrivals;
 pub mod drive;
 
+pub mod disturb;
+pub mod episodes;
 pub mod record;
 pub mod servers;
 
 pub mod config;
 pub mod run;
+pub mod stop;
 
 pub mod report;
 mod summary;

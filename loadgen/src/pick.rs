@@ -266,6 +266,8 @@ mod tests {
             cost_samples: 0,
             metrics: Vec::new(),
             server_pids: Vec::new(),
+            disturb: Vec::new(),
+            late_after_s: 1.0,
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::episodes::{EpisodeRecord, EpisodeRecords};
 use crate::mix::{MAX_CALLS, OPS, Op};
 use crate::ops::{Done, End};
 
@@ -27,6 +28,8 @@ pub struct Recorder {
     ops: BTreeMap<Op, OpRecord>,
     /// How late operations of an open loop began, ns.
     late: Option<Histogram<u64>>,
+    /// By episode, when the run is to be disturbed.
+    episodes: Option<EpisodeRecords>,
     /// By kind: how many, and the first.
     pub errors: BTreeMap<String, (u64, String)>,
 }
@@ -59,6 +62,14 @@ pub struct Bin {
     pub ended: u64,
     /// Sum of their latencies, ns.
     pub latency_ns: u64,
+    /// Of all that ended, refused.
+    pub refused: u64,
+    /// Of all that ended, errors.
+    pub errors: u64,
+    /// The longest latency, ns.
+    pub max_ns: u64,
+    /// Were to begin in it.
+    pub begun: u64,
 }
 
 /// When an operation began and ended, all since the start of the phase.
@@ -83,10 +94,8 @@ impl Recorder {
         let latency = times.ended.saturating_sub(times.intended);
         record.latency.saturating_record(nanos(latency));
         record.answered.iter_mut().take(done.answered).for_each(|calls| *calls += 1);
-        let bin = record.bin(times.ended);
-        bin.ended += 1;
-        bin.latency_ns = bin.latency_ns.saturating_add(nanos(latency));
-        bin.success += u64::from(matches!(done.end, End::Success));
+        record.bin(times.intended).begun += 1;
+        record.bin(times.ended).note(latency, &done.end);
         let by_exception = match &done.end {
             End::Success => false,
             End::Refused { by_exception } => *by_exception,
@@ -104,6 +113,9 @@ impl Recorder {
                 self.error(kind, error.to_string());
             }
         }
+        if let Some(episodes) = self.episodes.as_mut() {
+            episodes.note(times.intended, latency, &done.end);
+        }
         if let Some(late) = self.late.as_mut() {
             late.saturating_record(nanos(times.begun.saturating_sub(times.intended)));
         }
@@ -112,14 +124,25 @@ impl Recorder {
     /// Notes operations that had not ended when their time was over.
     pub fn unfinished(&mut self, op: Op, intended: Duration, now: Duration) {
         let Some(record) = self.op(op) else { return };
+        let latency = now.saturating_sub(intended);
         record.errors += 1;
-        record.latency.saturating_record(nanos(now.saturating_sub(intended)));
+        record.latency.saturating_record(nanos(latency));
+        record.bin(intended).begun += 1;
+        if let Some(episodes) = self.episodes.as_mut() {
+            episodes.unfinished(intended, latency);
+        }
         self.error(UNFINISHED, format!("{}: had not ended when the run did", op.row().name));
     }
 
     /// Also notes how late operations begin.
     pub fn with_lateness(mut self) -> Recorder {
         self.late = histogram();
+        self
+    }
+
+    /// Also counts by episode.
+    pub fn with_episodes(mut self, episodes: Option<EpisodeRecords>) -> Recorder {
+        self.episodes = episodes;
         self
     }
 
@@ -157,6 +180,11 @@ impl Recorder {
             (ours @ None, theirs) => *ours = theirs,
             (Some(_), None) => {}
         }
+        match (&mut self.episodes, other.episodes) {
+            (Some(ours), Some(theirs)) => ours.merge(&theirs),
+            (ours @ None, theirs) => *ours = theirs,
+            (Some(_), None) => {}
+        }
     }
 
     /// Operations that were done, in the order of the table.
@@ -181,6 +209,11 @@ impl Recorder {
     /// How late operations of an open loop began.
     pub fn late(&self) -> Option<&Histogram<u64>> {
         self.late.as_ref()
+    }
+
+    /// By episode; empty when the run was not to be disturbed.
+    pub fn episodes(&self) -> &[EpisodeRecord] {
+        self.episodes.as_ref().map_or(&[], EpisodeRecords::all)
     }
 
     /// How many ended or were given up.
@@ -227,14 +260,36 @@ impl OpRecord {
             self.bins.resize(other.bins.len(), Bin::default());
         }
         for (ours, theirs) in self.bins.iter_mut().zip(&other.bins) {
-            ours.success += theirs.success;
-            ours.ended += theirs.ended;
-            ours.latency_ns = ours.latency_ns.saturating_add(theirs.latency_ns);
+            ours.merge(theirs);
         }
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+impl Bin {
+    fn note(&mut self, latency: Duration, end: &End) {
+        self.ended += 1;
+        self.latency_ns = self.latency_ns.saturating_add(nanos(latency));
+        self.max_ns = self.max_ns.max(nanos(latency));
+        match end {
+            End::Success => self.success += 1,
+            End::Refused { .. } => self.refused += 1,
+            End::Error(_) => self.errors += 1,
+        }
+    }
+
+    fn merge(&mut self, other: &Bin) {
+        self.success += other.success;
+        self.ended += other.ended;
+        self.latency_ns = self.latency_ns.saturating_add(other.latency_ns);
+        self.refused += other.refused;
+        self.errors += other.errors;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.begun += other.begun;
+    }
+}
+
+/// Nanoseconds, as far as they can be counted.
+pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

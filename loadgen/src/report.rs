@@ -7,6 +7,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::disturb::Disturbance;
+use crate::episodes::Episode;
 use crate::error::{Error, Result};
 use crate::namespace::Spec;
 
@@ -44,6 +46,15 @@ pub struct Report {
     pub store: BTreeMap<String, f64>,
     /// Errors by kind.
     pub errors: Vec<ErrorKind>,
+    /// It ended before its time: somebody ended it, or there was nothing left to work on. A note says which.
+    #[serde(default)]
+    pub ended_early: bool,
+    /// What was done to the servers meanwhile, as `config.disturb` asks.
+    #[serde(default)]
+    pub disturbances: Vec<Disturbance>,
+    /// The run in parts, from one disturbance to the next; empty without any.
+    #[serde(default)]
+    pub episodes: Vec<Episode>,
     /// What a reader must know.
     pub notes: Vec<String>,
 }
@@ -166,6 +177,32 @@ pub struct Second {
     pub ended: u64,
     /// Their latency on average.
     pub mean_us: f64,
+    /// Of them, refused.
+    #[serde(default)]
+    pub refused: u64,
+    /// Of them, errors.
+    #[serde(default)]
+    pub errors: u64,
+    /// The longest latency among them.
+    #[serde(default)]
+    pub max_us: f64,
+    /// Were to begin in this second.
+    #[serde(default)]
+    pub begun: u64,
+}
+
+impl Second {
+    /// Takes in the same second of another operation.
+    pub fn merge(&mut self, other: &Second) {
+        let time = self.mean_us * self.ended as f64 + other.mean_us * other.ended as f64;
+        self.count += other.count;
+        self.ended += other.ended;
+        self.mean_us = time / self.ended.max(1) as f64;
+        self.refused += other.refused;
+        self.errors += other.errors;
+        self.max_us = self.max_us.max(other.max_us);
+        self.begun += other.begun;
+    }
 }
 
 /// Calls of a method. With an answer each; `None` where the servers do not tell.
@@ -195,12 +232,18 @@ pub struct ErrorKind {
 impl Report {
     /// Writes it whole, or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".tmp");
         let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
-        let written =
-            text.and_then(|text| fs::write(&unfinished, text)).and_then(|()| fs::rename(&unfinished, path));
-        written.map_err(Error::io(format!("writing {}", path.display())))
+        write_whole(path, &text.map_err(Error::io(format!("writing {}", path.display())))?)
+    }
+
+    /// The seconds of all operations together.
+    pub fn seconds(&self) -> Vec<Second> {
+        let mut sums: Vec<Second> = Vec::new();
+        for operation in self.operations.values() {
+            sums.resize(sums.len().max(operation.seconds.len()), Second::default());
+            sums.iter_mut().zip(&operation.seconds).for_each(|(sum, second)| sum.merge(second));
+        }
+        sums
     }
 
     /// Reads one.
@@ -219,6 +262,14 @@ impl Report {
     }
 }
 
+/// Writes a file whole, or not at all.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".tmp");
+    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
+    written.map_err(Error::io(format!("writing {}", path.display())))
+}
+
 #[derive(Deserialize)]
 struct Schema {
     schema: u32,
@@ -230,7 +281,8 @@ pub(crate) mod tests {
 
     /// A report with something in every field.
     pub fn sample() -> Report {
-        let second = Second { count: 10, ended: 12, mean_us: 55.5 };
+        let second =
+            Second { count: 10, ended: 12, mean_us: 55.5, refused: 1, errors: 1, max_us: 90.1, begun: 13 };
         let operation = Operation {
             share: 1.0,
             count: 10,
@@ -268,6 +320,16 @@ pub(crate) mod tests {
             failovers: 0,
             resends: 2,
         };
+        let disturbance = Disturbance {
+            what: "stop:4711@1s+1s".into(),
+            intended_s: 1.0,
+            begun_s: Some(1.001),
+            ended_s: Some(2.002),
+            done: true,
+            outcome: "pid 4711 stood still".into(),
+        };
+        let episode =
+            |name: &str| Episode { begins_with: name.into(), count: 5, late: 2, ..Episode::default() };
         let open_loop = OpenLoop {
             offered: 13,
             offered_per_s: 4.0,
@@ -292,6 +354,9 @@ pub(crate) mod tests {
             calls: [("getBlockLocations".to_owned(), calls)].into(),
             store: [("commits".to_owned(), 0.0)].into(),
             errors: vec![ErrorKind { kind: "k".into(), count: 1, example: "e".into() }],
+            ended_early: false,
+            disturbances: vec![disturbance],
+            episodes: vec![episode("start"), episode("stop:4711")],
             notes: vec!["n".into()],
         }
     }

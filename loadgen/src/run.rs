@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use trellis_client::Client;
+
 use crate::arrivals::Arrivals;
 use crate::config::Config;
-use crate::drive::{self, Phase, Worker};
+use crate::disturb::conduct::{Conducted, Plan, counts};
+use crate::drive::{self, Control, Outcome, Phase, Worker};
+use crate::episodes::EpisodeRecords;
 use crate::error::{Error, Result};
 use crate::mix::{Mix, Op};
 use crate::namespace::mixed;
@@ -14,6 +18,7 @@ use crate::ops::{NewFile, perform};
 use crate::pick::{Picker, Picks};
 use crate::report::{Namespace, Report, SCHEMA};
 use crate::servers::{Growth, Servers, cpu};
+use crate::stop::Stop;
 use crate::summary::{self, Measured};
 use crate::target::Target;
 use crate::tree::survey;
@@ -41,7 +46,16 @@ impl Cost {
 
 /// Makes a run.
 pub async fn run(config: &Config) -> Result<Report> {
+    run_until(config, &Stop::default()).await
+}
+
+/// Makes a run that may be ended before its time, and then reports what was measured until then.
+///
+/// # Errors
+/// [`Error::Ended`] when that is nothing yet.
+pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
     let mix = config.check()?;
+    let plan = Plan::new(&config.disturb)?;
     let target = Target::parse(&config.target)?;
     let servers = Servers { metrics: config.metrics.clone(), pids: config.server_pids.clone() };
     // What cannot be read should be said before anything is done.
@@ -73,26 +87,27 @@ pub async fn run(config: &Config) -> Result<Report> {
         _ => BTreeMap::new(),
     };
     if config.warm_up_s > 0.0 {
-        (workers, _) = drive::run(workers, phase(config, "warming up", config.warm_up_s, 1)).await?;
+        let warm_up = phase(config, "warming up", config.warm_up_s, 1);
+        (workers, _) = drive::run(workers, warm_up, Control::new(stop)).await?;
     }
-    let counts = || clients.iter().map(|client| client.counts()).collect::<Vec<_>>();
-    let (before, cpu_before, counts_before) = (servers.read_at_rest().await?, cpu::own_seconds(), counts());
-    let (_, outcome) = drive::run(workers, phase(config, "measuring", config.duration_s, 0)).await?;
-    let (client_cpu_s, counts_after) = (cpu::own_seconds() - cpu_before, counts());
-    let after = servers.read_at_rest().await?;
+    let (before, cpu_before, counts_before) =
+        (servers.read_at_rest().await?, cpu::own_seconds(), counts(&clients));
+    if stop.is_asked() {
+        return Err(Error::Ended);
+    }
+    let (outcome, conducted) = measure(config, workers, plan, &clients, stop).await?;
+    let (client_cpu_s, counts_after) = (cpu::own_seconds() - cpu_before, counts(&clients));
+    // A server that was killed meanwhile does not answer: the rest is worth a report all the same.
+    let after = servers.read_at_rest().await;
     let measured = Measured {
         config,
         mix: &mix,
         outcome: &outcome,
-        growth: if servers.is_empty() { None } else { Some(after.since(&before)) },
+        growth: if servers.is_empty() { None } else { Some(after.and_then(|after| after.since(&before))) },
         costs: &costs,
         client_cpu_s,
-        failovers: counts_after
-            .iter()
-            .zip(&counts_before)
-            .map(|(now, then)| now.failovers - then.failovers)
-            .sum(),
-        resends: counts_after.iter().zip(&counts_before).map(|(now, then)| now.resends - then.resends).sum(),
+        counts: [counts_before, counts_after],
+        conducted: &conducted,
     };
     let mut notes = summary::notes(&measured);
     if namespace.files_present < namespace.spec.files {
@@ -120,8 +135,32 @@ pub async fn run(config: &Config) -> Result<Report> {
             .map(|growth| growth.store.clone())
             .unwrap_or_default(),
         errors: summary::errors(&outcome),
+        ended_early: summary::ended_early(&measured),
+        episodes: summary::episodes(&measured),
+        disturbances: conducted.disturbances,
         notes,
     })
+}
+
+/// The measured time, with what is done to the servers in it.
+async fn measure(
+    config: &Config,
+    workers: Vec<Worker>,
+    plan: Plan,
+    clients: &[Client],
+    stop: &Stop,
+) -> Result<(Outcome, Conducted)> {
+    let (mut control, over) = (Control::new(stop), Stop::default());
+    if !config.disturb.is_empty() {
+        let late_after = Duration::from_secs_f64(config.late_after_s);
+        control.episodes = Some(EpisodeRecords::new(plan.marks.clone(), late_after));
+    }
+    let conducted = tokio::spawn(plan.conduct(control.started, clients.to_vec(), over.clone(), stop.clone()));
+    let driven = drive::run(workers, phase(config, "measuring", config.duration_s, 0), control).await;
+    over.ask();
+    let failed = |error| Error::Unreadable(format!("what is done to the servers failed: {error}"));
+    let conducted = conducted.await.map_err(failed)?;
+    driven.map(|(_, outcome)| (outcome, conducted))
 }
 
 fn phase(config: &Config, name: &'static str, length_s: f64, number: u64) -> Phase {

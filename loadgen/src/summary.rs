@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use trellis_client::client::Counts;
 
 use crate::config::Config;
+use crate::disturb::conduct::{Begun, Conducted};
 use crate::drive::Outcome;
+use crate::episodes::{Episode, EpisodeRecord};
 use crate::error::Result;
 use crate::mix::{Mix, Op};
 use crate::record::{Bin, OpRecord};
@@ -29,10 +33,10 @@ pub struct Measured<'a> {
     pub costs: &'a BTreeMap<Op, Cost>,
     /// CPU time of this process.
     pub client_cpu_s: f64,
-    /// Of all clients.
-    pub failovers: u64,
-    /// Of all clients.
-    pub resends: u64,
+    /// What all clients had counted before and after.
+    pub counts: [Counts; 2],
+    /// What was done to the servers.
+    pub conducted: &'a Conducted,
 }
 
 impl Measured<'_> {
@@ -84,20 +88,20 @@ pub fn total(measured: &Measured<'_>) -> Total {
         operations_per_group: store("grouped_operations").zip(groups).map(|(all, groups)| all / groups),
         conflicts: store("conflicts").map(|count| count as u64),
         retries: store("retries").map(|count| count as u64),
-        failovers: measured.failovers,
-        resends: measured.resends,
+        failovers: measured.counts[1].failovers - measured.counts[0].failovers,
+        resends: measured.counts[1].resends - measured.counts[0].resends,
     }
 }
 
 /// How the arrivals of an open loop were kept.
 pub fn open_loop(measured: &Measured<'_>) -> Option<OpenLoop> {
     measured.config.rate?;
-    let Outcome { recorder, intended, .. } = measured.outcome;
+    let Outcome { recorder, intended, length, .. } = measured.outcome;
     let unfinished = recorder.errors.get(crate::record::UNFINISHED).map_or(0, |(count, _)| *count);
     let late = |of: fn(&Histogram<u64>) -> u64| recorder.late().map_or(0.0, |late| micros(of(late)));
     Some(OpenLoop {
         offered: *intended,
-        offered_per_s: *intended as f64 / measured.config.duration_s,
+        offered_per_s: *intended as f64 / length.as_secs_f64().max(1e-9),
         achieved_per_s: (recorder.count() - unfinished) as f64 / measured.elapsed_s(),
         never_begun: intended.saturating_sub(recorder.count()),
         late_p50_us: late(|late| late.value_at_quantile(0.5)),
@@ -146,7 +150,15 @@ fn operation(share: f64, record: Option<&OpRecord>, cost: Option<Cost>, elapsed_
 
 fn second(bin: &Bin) -> Second {
     let mean_ns = bin.latency_ns as f64 / bin.ended.max(1) as f64;
-    Second { count: bin.success, ended: bin.ended, mean_us: rounded(mean_ns / 1000.0) }
+    Second {
+        count: bin.success,
+        ended: bin.ended,
+        mean_us: rounded(mean_ns / 1000.0),
+        refused: bin.refused,
+        errors: bin.errors,
+        max_us: micros(bin.max_ns),
+        begun: bin.begun,
+    }
 }
 
 /// Calls by method, as issued and as the servers counted them.
@@ -187,6 +199,41 @@ pub fn errors(outcome: &Outcome) -> Vec<ErrorKind> {
         .collect()
 }
 
+/// Whether it ended before its time.
+pub fn ended_early(measured: &Measured<'_>) -> bool {
+    measured.outcome.exhausted || was_ended(measured)
+}
+
+fn was_ended(measured: &Measured<'_>) -> bool {
+    measured.outcome.length < Duration::from_secs_f64(measured.config.duration_s)
+}
+
+/// A disturbed run in parts.
+pub fn episodes(measured: &Measured<'_>) -> Vec<Episode> {
+    let [start, end] = [(Duration::ZERO, 0), (measured.outcome.elapsed, 1)].map(|(at, counts)| Begun {
+        with: "start".into(),
+        at,
+        counts: measured.counts[counts],
+    });
+    let begun: Vec<&Begun> = [&start].into_iter().chain(&measured.conducted.episodes).chain([&end]).collect();
+    let episode = |(ends, record): (&[&Begun], &EpisodeRecord)| {
+        let [from, to] = ends else { return None };
+        Some(Episode {
+            begins_with: from.with.clone(),
+            from_s: from.at.as_secs_f64(),
+            to_s: to.at.as_secs_f64(),
+            count: record.success,
+            refused: record.refused,
+            errors: record.errors,
+            late: record.late,
+            max_us: micros(record.max_ns),
+            failovers: to.counts.failovers - from.counts.failovers,
+            resends: to.counts.resends - from.counts.resends,
+        })
+    };
+    begun.windows(2).zip(measured.outcome.recorder.episodes()).filter_map(episode).collect()
+}
+
 /// What a reader must know.
 pub fn notes(measured: &Measured<'_>) -> Vec<String> {
     let mut notes = vec!["metadata only: files are made without blocks (create and complete)".to_owned()];
@@ -211,6 +258,13 @@ pub fn notes(measured: &Measured<'_>) -> Vec<String> {
     }
     if measured.outcome.exhausted {
         notes.push("the run ended before its time: there was no file left to work on".to_owned());
+    }
+    if was_ended(measured) {
+        let length = measured.outcome.length.as_secs_f64();
+        notes.push(format!("the run ended before its time: somebody ended it after {length:.3} s"));
+    }
+    for disturbance in measured.conducted.disturbances.iter().filter(|disturbance| !disturbance.done) {
+        notes.push(format!("{} did not come about: {}", disturbance.what, disturbance.outcome));
     }
     notes
 }

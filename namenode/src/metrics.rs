@@ -3,7 +3,7 @@
 //! Handles are made once; counting is an atomic addition. Nothing is formatted or looked up on the way of a call.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -58,6 +58,7 @@ metrics_table! {
     JOB_ITEMS_PASSED        "trellis_job_items_passed_total"        Count   "Files and rows that a job could not deal with and passed by; the log has the first of each round.";
     ATTENTION_FILES         "trellis_attention_files"               Count   "Files whose replicas the leader looked at in its last round; 0 elsewhere.";
     PROCESS_CPU             "process_cpu_seconds_total"             Seconds "User and system time of this process.";
+    PROCESS_START           "process_start_time_seconds"            Seconds "When this process began, since 1970.";
     PROCESS_MEMORY          "process_resident_anonymous_bytes"      Bytes   "Anonymous resident memory (RssAnon).";
 }
 
@@ -124,6 +125,9 @@ impl Metrics {
                 _ => recorder.describe_gauge(name, unit, help),
             }
         }
+        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let start = recorder.register_gauge(&Key::from_static_name(PROCESS_START.name), &METADATA);
+        start.set(began.as_secs_f64());
         let handle = recorder.handle();
         Metrics {
             handle,

@@ -16,18 +16,35 @@ const LOOKS: usize = 100;
 /// A tick of /proc at most.
 const RESTING_S: f64 = 0.011;
 
+/// Fields of /proc/PID/stat, counted from the one behind the name.
+const USER: usize = 11;
+const SYSTEM: usize = 12;
+const BEGAN: usize = 19;
+
 /// CPU time that a process has used, in seconds.
 pub fn seconds(pid: u32) -> Result<f64> {
+    let [user, system] = ticks(pid, [USER, SYSTEM])?;
+    match sysconf(SysconfVar::CLK_TCK).ok().flatten() {
+        Some(a_second) => Ok((user + system) as f64 / a_second as f64),
+        None => Err(Error::Unreadable("the system does not tell its clock's ticks".into())),
+    }
+}
+
+/// When a process began, in ticks since the machine started: with its number, one process for good.
+pub fn began(pid: u32) -> Result<u64> {
+    ticks(pid, [BEGAN]).map(|[began]| began)
+}
+
+fn ticks<const N: usize>(pid: u32, fields: [usize; N]) -> Result<[u64; N]> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).map_err(Error::io(format!("reading {path}")))?;
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks =
-        |field: usize| after_name.split_whitespace().nth(field).and_then(|word| word.parse::<f64>().ok());
-    let a_second = sysconf(SysconfVar::CLK_TCK).ok().flatten();
-    match (ticks(11), ticks(12), a_second) {
-        (Some(user), Some(system), Some(a_second)) => Ok((user + system) / a_second as f64),
-        _ => Err(Error::Unreadable(format!("{path} does not tell the CPU time"))),
+    let words: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let tick = |field: usize| words.get(field).and_then(|word| word.parse().ok());
+    let mut all = [0; N];
+    for (ticks, field) in all.iter_mut().zip(fields) {
+        *ticks = tick(field).ok_or_else(|| Error::Unreadable(format!("{path} cannot be understood")))?;
     }
+    Ok(all)
 }
 
 /// CPU time of this process, in seconds.

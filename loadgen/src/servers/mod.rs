@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 
 /// CPU time of a namenode, in its metrics.
 const CPU: &str = "process_cpu_seconds_total";
+/// When it began, in its metrics: another one's counters began again.
+const BEGAN: &str = "process_start_time_seconds";
 const CALLS: &str = "trellis_rpc_calls_total";
 const CLIENT_PROTOCOL: &str = "ClientProtocol";
 const STORE_PREFIX: &str = "trellis_store_";
@@ -32,6 +34,8 @@ pub struct Servers {
 pub struct Reading {
     metrics: Vec<Metrics>,
     cpu_seconds: f64,
+    /// Of each server, when it began, by whatever clock it tells; None: it does not.
+    began: Vec<Option<f64>>,
 }
 
 /// What the servers did between two readings, summed over all.
@@ -88,7 +92,15 @@ impl Servers {
             true => metrics.iter().map(|metrics| metrics.value(CPU)).sum::<Result<f64>>()?,
             false => self.cpu_seconds()?,
         };
-        Ok(Reading { metrics, cpu_seconds })
+        let began = match self.pids.is_empty() {
+            true => metrics.iter().map(|metrics| metrics.value(BEGAN).ok()).collect(),
+            false => self
+                .pids
+                .iter()
+                .map(|pid| cpu::began(*pid).map(|began| Some(began as f64)))
+                .collect::<Result<_>>()?,
+        };
+        Ok(Reading { metrics, cpu_seconds, began })
     }
 
     fn cpu_seconds(&self) -> Result<f64> {
@@ -103,12 +115,19 @@ impl Reading {
     /// What happened since an earlier reading of the same servers.
     ///
     /// # Errors
-    /// When a counter is smaller than before: a namenode was restarted.
+    /// When a server was restarted: it began at another time, or a counter is smaller than before. What it counted before
+    /// that is lost.
     pub fn since(&self, earlier: &Reading) -> Result<Growth> {
         let cpu_seconds = self.cpu_seconds - earlier.cpu_seconds;
         let mut growth = Growth { cpu_seconds, ..Growth::default() };
-        let restarted =
-            || Error::Unreadable("a counter is smaller than before: a namenode was restarted".into());
+        let restarted = || {
+            Error::Unreadable(
+                "a server was restarted meanwhile, and what it had counted until then is lost".into(),
+            )
+        };
+        if self.began != earlier.began {
+            return Err(restarted());
+        }
         for (now, before) in self.metrics.iter().zip(&earlier.metrics) {
             for (key, value) in now.all() {
                 let grown = value - before.value(key).unwrap_or_default();
@@ -151,7 +170,7 @@ mod tests {
     use super::*;
 
     fn reading(text: &str) -> Reading {
-        Reading { metrics: vec![Metrics::parse(text)], cpu_seconds: 0.0 }
+        Reading { metrics: vec![Metrics::parse(text)], cpu_seconds: 0.0, began: vec![None] }
     }
 
     #[test]
@@ -174,6 +193,10 @@ mod tests {
         );
         assert_eq!(growth.store["commits"] as u64, 4);
         let error = before.since(&after).expect_err("it shrank");
+        assert!(error.to_string().contains("restarted"), "{error}");
+        // One that was restarted may have counted more than the one before it.
+        let another = Reading { began: vec![Some(2.0)], ..reading("trellis_store_commits_total 50") };
+        let error = another.since(&Reading { began: vec![Some(1.0)], ..before }).expect_err("another");
         assert!(error.to_string().contains("restarted"), "{error}");
     }
 }

@@ -4,15 +4,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
 use trellis_loadgen::arrivals::Arrivals;
 use trellis_loadgen::config::{Config, Hot, Pick, Popularity};
+use trellis_loadgen::disturb::Disturb;
 use trellis_loadgen::mix::Workload;
+use trellis_loadgen::run::run_until;
 use trellis_loadgen::show::show;
+use trellis_loadgen::stop::Stop;
 
 use super::Place;
 use crate::limits::raise_open_files;
-use crate::output::print;
+use crate::output::{complain, print};
+
+/// The exit code of what Ctrl-C has ended.
+const INTERRUPTED: u8 = 130;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -20,12 +27,13 @@ Examples:
   trellis load run --workload spotify --create-share 20 --clients 256 --connections 16 --duration 60s
   trellis load run --workload open --rate 20000 --arrivals poisson --popularity zipf:0.9
   trellis load run --target hdfs://stock:8020 --server-pid 4711 --workload rename --report stock.json
+  trellis load run --workload open --rate 1000 --disturb stop:trellis-data/run/namenode-0.pid@10s+5s
 
 Workloads: spotify, lambda, pangu; create, mkdirs, open, fileStatus, rename, delete, append, stat_dir, list_dir, \
 list_file, chown_dir, set_replication, chmod_file, chmod_dir. With --rate it is an open \
 loop: operations begin when they are to, whatever the system does, and latency counts from then. Files are made without \
 blocks, and no datanode is asked. docs/LOAD.md says what the figures mean. Exit code 0 when a report was written, also \
-when operations failed.";
+when operations failed. Ctrl-C ends the run early, with a report of what was measured; once more, at once and without.";
 
 /// Options of `trellis load run`.
 #[derive(clap::Args)]
@@ -79,7 +87,14 @@ pub struct Args {
     /// Server processes on this machine whose CPU time is read instead, as of stock NameNodes
     #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with = "metrics")]
     server_pid: Vec<u32>,
-    /// Where to write the report; one that is there is replaced
+    /// Something that is done to the servers, any number of times: kill:WHO@WHEN, stop:WHO@WHEN+HOW_LONG, run:COMMAND@WHEN.
+    /// WHEN counts from the start of the measured time; WHO is a pid, or a file that holds it
+    #[arg(long, value_name = "WHAT")]
+    disturb: Vec<Disturb>,
+    /// In a disturbed run, operations that take longer are counted as late
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    late_after: Duration,
+    /// Where to write the report; one that is there is replaced. A page to look at is written beside it, with .html
     #[arg(long, value_name = "FILE", default_value = "report.json")]
     report: PathBuf,
 }
@@ -88,11 +103,34 @@ pub struct Args {
 pub async fn run(args: Args) -> Result<ExitCode> {
     raise_open_files();
     let path = args.report.clone();
-    let report = trellis_loadgen::run::run(&config(args)).await?;
+    let config = config(args);
+    let stop = Stop::default();
+    let report = tokio::select! {
+        report = run_until(&config, &stop) => report?,
+        aborted = interrupted(&stop) => return aborted,
+    };
     report.write(&path)?;
     print(show(&report).trim_end())?;
     print(format_args!("report: {}", path.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the run when it is asked to, and comes back when it is asked once more.
+async fn interrupted(stop: &Stop) -> Result<ExitCode> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut next = async || {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    next().await;
+    stop.ask();
+    complain("ending the run; what was measured is reported. Once more ends it at once, without a report");
+    next().await;
+    Ok(ExitCode::from(INTERRUPTED))
 }
 
 fn config(args: Args) -> Config {
@@ -119,5 +157,7 @@ fn config(args: Args) -> Config {
         cost_samples: args.cost_samples,
         metrics: args.metrics,
         server_pids: args.server_pid,
+        disturb: args.disturb,
+        late_after_s: args.late_after.as_secs_f64(),
     }
 }

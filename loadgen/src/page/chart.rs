@@ -1,0 +1,365 @@
+//! Lines and points over an axis: throughput over time, a scaling curve, what was measured beside what was predicted.
+
+use super::axis::{Axis, Fitted};
+use super::figure::{self, Colour, Shape, Size, area, label, mark, px, stroke, text_width};
+use super::html::Html;
+
+/// No drawing has more places to point at; those of longer series are left out.
+const MAX_HINTS: usize = 700;
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 40.0;
+const RIGHT: f64 = 16.0;
+
+/// Lines and points over an axis.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// To the right.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// What is drawn, the last above the others.
+    pub series: Vec<Series>,
+    /// Stretches of the x axis that are marked.
+    pub bands: Vec<Band>,
+}
+
+/// One line, or points of one kind.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// In the legend.
+    pub name: String,
+    /// How it looks.
+    pub style: Style,
+    /// In which colour.
+    pub colour: Colour,
+    /// In the order of x.
+    pub points: Vec<Point>,
+}
+
+/// How a series looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// A line.
+    Line,
+    /// A line over a filled area.
+    Area,
+    /// A broken line: what was meant, not what was.
+    Dashed,
+    /// What was measured: filled circles on a line, with error bars.
+    Measured,
+    /// What was predicted: hollow diamonds on a broken line.
+    Predicted,
+    /// A thin dotted line to compare with, such as the ideal.
+    Reference,
+}
+
+/// A point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// To the right.
+    pub x: f64,
+    /// Upwards.
+    pub y: f64,
+    /// So much more or less it may be.
+    pub margin: Option<f64>,
+}
+
+impl Point {
+    /// A point without a margin.
+    pub fn new(x: f64, y: f64) -> Point {
+        Point { x, y, margin: None }
+    }
+}
+
+/// A stretch of the x axis. It carries a number; below the chart stands what it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Band {
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends; None: it is an instant.
+    pub to: Option<f64>,
+    /// What it is.
+    pub name: String,
+}
+
+impl Chart {
+    /// A chart without anything in it yet.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Chart {
+        Chart { title: title.into(), x, y, series: Vec::new(), bands: Vec::new() }
+    }
+
+    /// With one series more. One without points is left out.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, style: Style, colour: Colour, points: Vec<Point>) -> Chart {
+        if !points.is_empty() {
+            self.series.push(Series { name: name.into(), style, colour, points });
+        }
+        self
+    }
+
+    /// The chart with its legend and its figures as a table.
+    pub fn figure(&self) -> Html {
+        let legend: Vec<(Html, String)> =
+            self.series.iter().map(|series| (series.sample(), series.name.clone())).collect();
+        let drawings = figure::sizes(300.0, 280.0).map(|size| self.drawn(size));
+        let mut below = Html::default();
+        if !self.bands.is_empty() {
+            below.tag("ol", &[("class", "bands")], |html| {
+                self.bands.iter().for_each(|band| drop(html.line("li", "", &band.name)));
+            });
+        }
+        let mut table = Html::default();
+        let (heads, rows) = self.table();
+        table.table(&heads.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
+        figure::whole(&self.title, &legend, &drawings, &below, &table)
+    }
+
+    fn points(&self) -> impl Iterator<Item = &Point> {
+        self.series.iter().flat_map(|series| &series.points)
+    }
+
+    /// All x, once each, in order.
+    fn xs(&self) -> Vec<f64> {
+        let mut xs: Vec<f64> = self.points().map(|point| point.x).filter(|x| x.is_finite()).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        xs
+    }
+
+    fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let heads = [self.x.label.clone()].into_iter().chain(self.series.iter().map(|series| series.name.clone()));
+        let row = |x: &f64| {
+            let cells = self.series.iter().map(|series| series.at(*x).map_or("–".to_owned(), |p| self.figure_of(p)));
+            [self.x.text(*x)].into_iter().chain(cells).collect()
+        };
+        (heads.collect(), self.xs().iter().map(row).collect())
+    }
+
+    fn figure_of(&self, point: &Point) -> String {
+        match point.margin {
+            Some(margin) => format!("{} ± {}", self.y.text(point.y), self.y.text(margin)),
+            None => self.y.text(point.y),
+        }
+    }
+
+    fn drawn(&self, size: Size) -> Html {
+        let reach = |point: &Point| {
+            let margin = point.margin.unwrap_or_default();
+            [point.y - margin, point.y, point.y + margin]
+        };
+        let height = size.height - TOP - BOTTOM;
+        // Where zero is the low end, no margin goes below it.
+        let ys = self.points().flat_map(reach).filter(|y| *y >= 0.0 || self.points().any(|p| p.y < 0.0));
+        let y = self.y.fit(ys, height, 44.0);
+        let wide = y.ticks.iter().map(|tick| text_width(&self.y.text(*tick))).fold(0.0, f64::max);
+        let left = wide + 10.0;
+        let width = size.width - left - RIGHT;
+        let x = self.x.fit(self.xs().into_iter(), width, if size.is_wide { 80.0 } else { 62.0 });
+        let plot = Plot { left, width, height, x, y };
+        let name = format!("{}: {} by {}", self.title, self.y.label, self.x.label);
+        figure::drawing(size, &name, |html| {
+            plot.bands(html, &self.bands);
+            plot.grid(html, &self.x, &self.y);
+            self.series.iter().for_each(|series| plot.series(html, series));
+            if size.is_wide {
+                self.hints(html, &plot);
+            }
+        })
+    }
+
+    /// What is shown when somebody points at a place of the x axis.
+    fn hints(&self, html: &mut Html, plot: &Plot) {
+        let places: Vec<(f64, f64)> =
+            self.xs().iter().filter_map(|x| Some((*x, plot.left + plot.x.place(*x)?))).collect();
+        if places.len() > MAX_HINTS {
+            return;
+        }
+        for (index, (x, place)) in places.iter().enumerate() {
+            let before = index.checked_sub(1).and_then(|before| places.get(before));
+            let from = before.map_or(plot.left, |(_, before)| (before + place) / 2.0);
+            let to = places.get(index + 1).map_or(plot.left + plot.width, |(_, after)| (place + after) / 2.0);
+            let figures = self.series.iter().filter_map(|series| Some((&series.name, series.at(*x)?)));
+            let lines = figures.map(|(name, point)| format!("\n{name}: {}", self.figure_of(point)));
+            let hint = format!("{}: {}{}", self.x.label, self.x.text(*x), lines.collect::<String>());
+            area(html, "hint", [from, TOP], [to - from, plot.height], &hint);
+        }
+    }
+}
+
+impl Series {
+    fn at(&self, x: f64) -> Option<&Point> {
+        let found = self.points.binary_search_by(|point| point.x.total_cmp(&x)).ok();
+        found.and_then(|index| self.points.get(index))
+    }
+
+    fn line_class(&self) -> String {
+        let kind = match self.style {
+            Style::Line | Style::Area | Style::Measured => "line",
+            Style::Dashed | Style::Predicted => "line dashed",
+            Style::Reference => "line dotted",
+        };
+        format!("{kind} {}", self.colour.class())
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        match self.style {
+            Style::Measured => Some(Shape::Dot),
+            Style::Predicted => Some(Shape::Hollow),
+            Style::Line | Style::Area | Style::Dashed | Style::Reference => None,
+        }
+    }
+
+    fn sample(&self) -> Html {
+        figure::sample(|html| {
+            if self.style == Style::Area {
+                area(html, &format!("under {}", self.colour.class()), [1.0, 7.0], [26.0, 7.0], "");
+            }
+            stroke(html, &self.line_class(), [1.0, 7.0], [27.0, 7.0]);
+            if let Some(shape) = self.shape() {
+                mark(html, shape, self.colour, [14.0, 7.0], "");
+            }
+        })
+    }
+}
+
+/// The area in which series are drawn.
+struct Plot {
+    left: f64,
+    width: f64,
+    height: f64,
+    x: Fitted,
+    y: Fitted,
+}
+
+impl Plot {
+    fn bottom(&self) -> f64 {
+        TOP + self.height
+    }
+
+    fn place(&self, x: f64, y: f64) -> Option<[f64; 2]> {
+        Some([self.left + self.x.place(x)?, self.bottom() - self.y.place(y)?])
+    }
+
+    fn grid(&self, html: &mut Html, x: &Axis, y: &Axis) {
+        let (right, bottom) = (self.left + self.width, self.bottom());
+        for tick in &self.y.ticks {
+            let Some(place) = self.y.place(*tick) else { continue };
+            stroke(html, "grid", [self.left, bottom - place], [right, bottom - place]);
+            label(html, [self.left - 6.0, bottom - place + 4.0], "end", "tick", &y.text(*tick));
+        }
+        let last = self.x.ticks.len().saturating_sub(1);
+        for (index, tick) in self.x.ticks.iter().enumerate() {
+            let Some(place) = self.x.place(*tick) else { continue };
+            let place = self.left + place;
+            stroke(html, "axis", [place, bottom], [place, bottom + 4.0]);
+            // The outermost ones do not stick out.
+            let is_at_end = index == last && place + text_width(&x.text(*tick)) / 2.0 > right + RIGHT;
+            let (at, anchor) = if is_at_end { (right + RIGHT - 1.0, "end") } else { (place, "middle") };
+            label(html, [at, bottom + 17.0], anchor, "tick", &x.text(*tick));
+        }
+        stroke(html, "axis", [self.left, bottom], [right, bottom]);
+        label(html, [0.0, 12.0], "start", "name", &y.label);
+        label(html, [right, bottom + 34.0], "end", "name", &x.label);
+    }
+
+    fn bands(&self, html: &mut Html, bands: &[Band]) {
+        let mut free = f64::NEG_INFINITY;
+        for (index, band) in bands.iter().enumerate() {
+            let Some(from) = self.x.place(band.from) else { continue };
+            let to = band.to.and_then(|to| self.x.place(to)).unwrap_or(from);
+            let from_to = [self.left + from, TOP];
+            area(html, "band", from_to, [to - from, self.height], &band.name);
+            stroke(html, "moment", [self.left + from, TOP - 2.0], [self.left + from, self.bottom()]);
+            // Numbers of bands that follow closely stand beside one another.
+            let number = (index + 1).to_string();
+            let at = (self.left + from).max(free).min(self.left + self.width - 6.0);
+            free = at + text_width(&number) + 4.0;
+            label(html, [at, TOP - 5.0], "middle", "number", &number);
+        }
+    }
+
+    fn series(&self, html: &mut Html, series: &Series) {
+        let places: Vec<Option<[f64; 2]>> =
+            series.points.iter().map(|point| self.place(point.x, point.y)).collect();
+        // Where a figure has no place the line is broken.
+        for part in places.split(Option::is_none) {
+            let part: Vec<[f64; 2]> = part.iter().copied().flatten().collect();
+            let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
+            let mut path = String::new();
+            for (index, [x, y]) in part.iter().enumerate() {
+                path.push_str(if index == 0 { "M" } else { "L" });
+                path.push_str(&format!("{} {}", px(*x), px(*y)));
+            }
+            if series.style == Style::Area {
+                let zero = self.y.place(0.0).map_or(self.bottom(), |zero| self.bottom() - zero);
+                let closed = format!("{path}L{} {}L{} {}z", px(last[0]), px(zero), px(first[0]), px(zero));
+                html.tag("path", &[("class", &format!("under {}", series.colour.class())), ("d", &closed)], |_| {});
+            }
+            html.tag("path", &[("class", &series.line_class()), ("d", &path)], |_| {});
+        }
+        let Some(shape) = series.shape() else { return };
+        for (point, place) in series.points.iter().zip(&places) {
+            let Some([x, y]) = *place else { continue };
+            if let Some(margin) = point.margin.filter(|margin| *margin > 0.0) {
+                let ends = [point.y - margin, point.y + margin].map(|end| self.place(point.x, end));
+                let [low, high] = ends.map(|end| end.map_or(self.bottom(), |[_, y]| y));
+                let class = format!("line margin {}", series.colour.class());
+                stroke(html, &class, [x, low], [x, high]);
+                [low, high].iter().for_each(|end| stroke(html, &class, [x - 4.0, *end], [x + 4.0, *end]));
+            }
+            mark(html, shape, series.colour, [x, y], "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart() -> Chart {
+        let measured = [1.0, 2.0, 4.0].map(|x| Point { margin: Some(5.0), ..Point::new(x, x * 100.0) });
+        let predicted = [1.0, 8.0].map(|x| Point::new(x, x * 95.0));
+        let mut chart = Chart::new("scaling", Axis::linear("namenodes"), Axis::linear("operations/s"))
+            .with("measured", Style::Measured, Colour::Blue, measured.to_vec())
+            .with("predicted", Style::Predicted, Colour::Orange, predicted.to_vec())
+            .with("nothing", Style::Line, Colour::Green, Vec::new());
+        chart.bands.push(Band { from: 2.0, to: Some(3.0), name: "<b>hostile</b>".into() });
+        chart
+    }
+
+    #[test]
+    fn what_was_measured_and_what_was_predicted_look_different() {
+        let html = chart().figure();
+        let html = html.as_str();
+        // In both widths, and in the legend.
+        assert_eq!(html.matches("class=\"full blue\"").count(), 3 * 2 + 1);
+        assert_eq!(html.matches("class=\"hollow orange\"").count(), 2 * 2 + 1);
+        // A bar and two ends for each margin.
+        assert_eq!(html.matches("line margin blue").count(), 3 * 3 * 2);
+        assert!(html.contains("line dashed orange") && !html.contains("nothing"));
+        assert!(html.contains("&lt;b&gt;hostile") && !html.contains("<b>hostile"));
+    }
+
+    #[test]
+    fn the_table_has_every_figure() {
+        let (heads, rows) = chart().table();
+        assert_eq!(heads, ["namenodes", "measured", "predicted"]);
+        assert_eq!(rows[0], ["1", "100 ± 5", "95"]);
+        assert_eq!(rows[3], ["8", "–", "760"]);
+        assert_eq!(rows.len(), 4);
+    }
+
+    #[test]
+    fn lines_break_where_a_figure_has_no_place() {
+        let points = [1.0, 10.0, 0.0, 5.0, f64::NAN].iter().enumerate();
+        let points = points.map(|(x, y)| Point::new(x as f64, *y)).collect();
+        let html = Chart::new("t", Axis::linear("x"), Axis::log("y")).with("s", Style::Line, Colour::Blue, points);
+        let html = html.figure();
+        assert_eq!(html.as_str().matches("<path class=\"line blue\"").count(), 2 * 2);
+        assert!(!html.as_str().contains("NaN,") && !html.as_str().contains("inf"));
+        // Nothing at all is no fault either.
+        assert!(Chart::new("t", Axis::linear("x"), Axis::log("y")).figure().as_str().contains("<svg"));
+    }
+}
