@@ -80,8 +80,15 @@ fn all_seconds(report: &Report) -> Vec<Second> {
     whole(&report.seconds(), report.total.elapsed_s)
 }
 
-/// Two reports, to be read.
-pub fn compare(a: &Report, b: &Report) -> String {
+/// Of [`rows`].
+pub(crate) const HEADS: [&str; 9] =
+    ["operation", "A ops/s", "B ops/s", "B/A", "A mean µs", "B mean µs", "B/A", "A p99 µs", "B p99 µs"];
+/// What [`rows`] show.
+pub(crate) const MARGINS: &str =
+    "margins: 95 % of the mean of whole seconds; * differs by more than its margin";
+
+/// A row for each operation that both have.
+pub(crate) fn rows(a: &Report, b: &Report) -> Vec<Vec<String>> {
     let mut rows = vec![row("all", &all_seconds(a), &all_seconds(b), None)];
     for (name, one) in &a.operations {
         if let Some(other) = b.operations.get(name) {
@@ -90,12 +97,15 @@ pub fn compare(a: &Report, b: &Report) -> String {
             rows.push(row(name, &of(one, a), &of(other, b), Some((one.p99_us, other.p99_us))));
         }
     }
-    let heads =
-        ["operation", "A ops/s", "B ops/s", "B/A", "A mean µs", "B mean µs", "B/A", "A p99 µs", "B p99 µs"];
-    let mut text = table(&heads, rows);
-    text.push_str("\nmargins: 95 % of the mean of whole seconds; * differs by more than its margin\n");
+    rows
+}
+
+/// Two reports, to be read.
+pub fn compare(a: &Report, b: &Report) -> String {
+    let mut text = table(&HEADS, rows(a, b));
+    let _ = writeln!(text, "\n{MARGINS}");
     let cpu = |report: &Report| {
-        report.total.server_cpu_us_per_op.map_or("not read".to_owned(), |us| format!("{us:.1} µs"))
+        report.total.server_cpu_us_per_op.map_or("unknown".to_owned(), |us| format!("{us:.1} µs"))
     };
     let _ = writeln!(text, "CPU of the servers for each operation: A {}, B {}", cpu(a), cpu(b));
     for difference in differences(a, b) {
@@ -119,7 +129,7 @@ fn row(name: &str, a: &[Second], b: &[Second], p99: Option<(f64, f64)>) -> Vec<S
 }
 
 /// What was not the same in the two runs, so that nobody compares what cannot be compared.
-fn differences(a: &Report, b: &Report) -> Vec<String> {
+pub(crate) fn differences(a: &Report, b: &Report) -> Vec<String> {
     let values = |report: &Report| serde_json::to_value(&report.config).unwrap_or_default();
     let (one, other) = (values(a), values(b));
     let fields = one.as_object().into_iter().flatten();

@@ -94,6 +94,11 @@ impl Config {
             }
             _ => {}
         }
+        if let Some(twice) =
+            self.metrics.iter().enumerate().find(|(at, name)| self.metrics[..*at].contains(name))
+        {
+            return Err(Error::refused(format!("--metrics names {} twice: it would count twice", twice.1)));
+        }
         if !self.metrics.is_empty() && !self.server_pids.is_empty() {
             return refused("give --metrics, or --server-pid for servers without them, not both");
         }
@@ -234,6 +239,7 @@ pub(crate) mod tests {
             |c| c.rate = Some(0.0),
             |c| c.rate = None,
             |c| c.server_pids = vec![1],
+            |c| c.metrics = vec!["h:2".into(), "h:2".into()],
             |c| c.duration_s = 0.5,
             |c| c.late_after_s = -1.0,
             |c| c.pick = Pick::Once,

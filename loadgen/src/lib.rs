@@ -7,7 +7,7 @@
 //! - [`record`]: what happened; [`servers`]: what the servers counted
 //! - [`disturb`]: what is done to the servers meanwhile; [`episodes`]: what happened from one such thing to the next
 //! - [`config`]: what a run is asked to do; [`mod@run`]: from there to its report; [`stop`]: before its time
-//! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them
+//! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them; [`page`]: drawn
 //! - [`selftest`]: what this program itself can offer
 //! - [`target`]: clients of the namenodes; [`progress`], [`error`]
 //!
@@ -40,6 +40,7 @@ pub mod report;
 mod summary;
 
 pub mod compare;
+pub mod page;
 pub mod show;
 
 pub mod selftest;

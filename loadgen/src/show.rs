@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::disturb::Disturbance;
+use crate::episodes::Episode;
 use crate::report::{Operation, Report};
 
 /// A report, to be read.
@@ -12,6 +14,7 @@ pub fn show(report: &Report) -> String {
     text.push_str(&table(&HEADS, rows));
     text.push('\n');
     text.push_str(&totals(report));
+    text.push_str(&disturbed(report));
     for error in &report.errors {
         let _ = writeln!(text, "error, {} times {}: {}", error.count, error.kind, error.example);
     }
@@ -21,7 +24,8 @@ pub fn show(report: &Report) -> String {
     text
 }
 
-const HEADS: [&str; 11] = [
+/// Of [`row`].
+pub(crate) const HEADS: [&str; 11] = [
     "operation",
     "count",
     "ops/s",
@@ -59,7 +63,8 @@ fn head(report: &Report) -> String {
     )
 }
 
-fn row(name: &str, operation: &Operation) -> Vec<String> {
+/// A row of the table of operations.
+pub(crate) fn row(name: &str, operation: &Operation) -> Vec<String> {
     let Operation { count, ops_per_s, refused, errors, .. } = operation;
     let times = [operation.p50_us, operation.p90_us, operation.p99_us, operation.p999_us, operation.max_us];
     let mut cells =
@@ -96,7 +101,7 @@ fn totals(report: &Report) -> String {
             open.never_begun
         );
     }
-    let server = total.server_cpu_us_per_op.map_or("not read".to_owned(), |us| format!("{us:.1} µs"));
+    let server = total.server_cpu_us_per_op.map_or("unknown".to_owned(), |us| format!("{us:.1} µs"));
     let _ = writeln!(
         text,
         "CPU for each operation: servers {server}, this program {:.1} µs",
@@ -120,13 +125,62 @@ fn totals(report: &Report) -> String {
             counted = Some(counted.unwrap_or(0) + servers.0 + servers.1);
         }
     }
-    let counted = counted.map_or("were not asked".to_owned(), |count: u64| format!("counted {count}"));
+    let counted = counted.map_or("do not tell".to_owned(), |count: u64| format!("counted {count}"));
     let _ = writeln!(
         text,
         "calls: clients saw {issued} answers, servers {counted}; sent once more: {}, other namenode: {}",
         total.resends, total.failovers
     );
     text
+}
+
+/// What was done to the servers, and the run in parts; nothing when it was left alone.
+fn disturbed(report: &Report) -> String {
+    if report.disturbances.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n{}\n{}",
+        table(&DISTURBANCE_HEADS, disturbances(report)),
+        table(&EPISODE_HEADS, episodes(report))
+    );
+    let _ = writeln!(text, "Operations belong to the episode in which they were to begin. {}.", late(report));
+    text
+}
+
+/// What counts as late.
+pub(crate) fn late(report: &Report) -> String {
+    format!("An operation is late that took longer than {} s", report.config.late_after_s)
+}
+
+/// Of [`disturbances`].
+pub(crate) const DISTURBANCE_HEADS: [&str; 5] =
+    ["done to the servers", "due, s", "done, s", "over, s", "outcome"];
+
+/// A row for each thing that was done to the servers.
+pub(crate) fn disturbances(report: &Report) -> Vec<Vec<String>> {
+    let seconds = |at: Option<f64>| at.map_or("-".to_owned(), |at| format!("{at:.3}"));
+    let row = |one: &Disturbance| {
+        let times = [Some(one.intended_s), one.begun_s, one.ended_s].map(seconds);
+        [one.what.clone()].into_iter().chain(times).chain([one.outcome.clone()]).collect()
+    };
+    report.disturbances.iter().map(row).collect()
+}
+
+/// Of [`episodes`].
+pub(crate) const EPISODE_HEADS: [&str; 10] =
+    ["episode", "from, s", "to, s", "count", "refused", "errors", "late", "max µs", "failovers", "resends"];
+
+/// A row for each part of a disturbed run.
+pub(crate) fn episodes(report: &Report) -> Vec<Vec<String>> {
+    let row = |episode: &Episode| {
+        let counts =
+            [episode.count, episode.refused, episode.errors, episode.late].map(|count| count.to_string());
+        let times = [episode.from_s, episode.to_s].map(|at| format!("{at:.3}"));
+        let more = [figure(episode.max_us), episode.failovers.to_string(), episode.resends.to_string()];
+        [episode.begins_with.clone()].into_iter().chain(times).chain(counts).chain(more).collect()
+    };
+    report.episodes.iter().map(row).collect()
 }
 
 /// A number with what matters of it.

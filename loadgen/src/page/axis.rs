@@ -53,6 +53,14 @@ impl Axis {
         }
     }
 
+    /// The same for a table, which has room for more digits.
+    pub fn exact(&self, value: f64) -> String {
+        match self.kind {
+            Kind::Number if (99.95..1e15).contains(&value) => count(value.round() as u64),
+            _ => self.text(value),
+        }
+    }
+
     /// So that all of these have a place, on so many pixels, with a tick every `tick_px` or so.
     pub(super) fn fit(&self, values: impl Iterator<Item = f64>, pixels: f64, tick_px: f64) -> Fitted {
         let values = values.filter(|value| value.is_finite());
@@ -117,7 +125,9 @@ fn log(values: impl Iterator<Item = f64>, ticks: f64, pixels: f64) -> Fitted {
     let parts: &[f64] = if decades * 3.0 <= ticks { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let every = (decades / ticks).ceil().max(1.0) as usize;
     let (low, high) = (10f64.powi(first), 10f64.powi(last));
-    let all = (first..=last).step_by(every).flat_map(|decade| parts.iter().map(move |part| part * 10f64.powi(decade)));
+    let all = (first..=last)
+        .step_by(every)
+        .flat_map(|decade| parts.iter().map(move |part| part * 10f64.powi(decade)));
     let ticks = all.filter(|tick| *tick <= high).collect();
     Fitted { scale: Scale::Log, low, high, pixels, ticks }
 }
@@ -216,6 +226,9 @@ mod tests {
             ["0", "0.25", "7.5", "100", "950", "2500", "12.5 k", "1 M", "1.25 M"]
         );
         assert_eq!([0.5, 250.0, 1500.0, 12e6].map(micros), ["0.5 µs", "250 µs", "1.5 ms", "12 s"]);
-        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(count),
+            ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]
+        );
     }
 }

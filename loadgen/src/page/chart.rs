@@ -23,6 +23,8 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Stretches of the x axis that are marked.
     pub bands: Vec<Band>,
+    /// How much of the x axis each point stands for, around it: lines are steps then. 0: a point is a point.
+    pub bin: f64,
 }
 
 /// One line, or points of one kind.
@@ -87,12 +89,18 @@ pub struct Band {
 impl Chart {
     /// A chart without anything in it yet.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Chart {
-        Chart { title: title.into(), x, y, series: Vec::new(), bands: Vec::new() }
+        Chart { title: title.into(), x, y, series: Vec::new(), bands: Vec::new(), bin: 0.0 }
     }
 
     /// With one series more. One without points is left out.
     #[must_use]
-    pub fn with(mut self, name: impl Into<String>, style: Style, colour: Colour, points: Vec<Point>) -> Chart {
+    pub fn with(
+        mut self,
+        name: impl Into<String>,
+        style: Style,
+        colour: Colour,
+        points: Vec<Point>,
+    ) -> Chart {
         if !points.is_empty() {
             self.series.push(Series { name: name.into(), style, colour, points });
         }
@@ -107,7 +115,7 @@ impl Chart {
         let mut below = Html::default();
         if !self.bands.is_empty() {
             below.tag("ol", &[("class", "bands")], |html| {
-                self.bands.iter().for_each(|band| drop(html.line("li", "", &band.name)));
+                self.bands.iter().for_each(|band| html.line("li", "", &band.name));
             });
         }
         let mut table = Html::default();
@@ -129,18 +137,30 @@ impl Chart {
     }
 
     fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
-        let heads = [self.x.label.clone()].into_iter().chain(self.series.iter().map(|series| series.name.clone()));
+        let heads =
+            [self.x.label.clone()].into_iter().chain(self.series.iter().map(|series| series.name.clone()));
         let row = |x: &f64| {
-            let cells = self.series.iter().map(|series| series.at(*x).map_or("–".to_owned(), |p| self.figure_of(p)));
-            [self.x.text(*x)].into_iter().chain(cells).collect()
+            let cells = self
+                .series
+                .iter()
+                .map(|series| series.at(*x).map_or("–".to_owned(), |p| self.figure_of(p)));
+            [self.at(*x)].into_iter().chain(cells).collect()
         };
         (heads.collect(), self.xs().iter().map(row).collect())
     }
 
     fn figure_of(&self, point: &Point) -> String {
         match point.margin {
-            Some(margin) => format!("{} ± {}", self.y.text(point.y), self.y.text(margin)),
-            None => self.y.text(point.y),
+            Some(margin) => format!("{} ± {}", self.y.exact(point.y), self.y.exact(margin)),
+            None => self.y.exact(point.y),
+        }
+    }
+
+    /// Where a point stands.
+    fn at(&self, x: f64) -> String {
+        match self.bin > 0.0 {
+            true => format!("{} – {}", self.x.exact(x - self.bin / 2.0), self.x.exact(x + self.bin / 2.0)),
+            false => self.x.exact(x),
         }
     }
 
@@ -152,12 +172,13 @@ impl Chart {
         let height = size.height - TOP - BOTTOM;
         // Where zero is the low end, no margin goes below it.
         let ys = self.points().flat_map(reach).filter(|y| *y >= 0.0 || self.points().any(|p| p.y < 0.0));
-        let y = self.y.fit(ys, height, 44.0);
+        let y = self.y.fit(ys, height, 36.0);
         let wide = y.ticks.iter().map(|tick| text_width(&self.y.text(*tick))).fold(0.0, f64::max);
         let left = wide + 10.0;
         let width = size.width - left - RIGHT;
-        let x = self.x.fit(self.xs().into_iter(), width, if size.is_wide { 80.0 } else { 62.0 });
-        let plot = Plot { left, width, height, x, y };
+        let ends = self.xs().into_iter().flat_map(|x| [x - self.bin / 2.0, x + self.bin / 2.0]);
+        let x = self.x.fit(ends, width, if size.is_wide { 80.0 } else { 62.0 });
+        let plot = Plot { left, width, height, x, y, bin: self.bin };
         let name = format!("{}: {} by {}", self.title, self.y.label, self.x.label);
         figure::drawing(size, &name, |html| {
             plot.bands(html, &self.bands);
@@ -182,7 +203,7 @@ impl Chart {
             let to = places.get(index + 1).map_or(plot.left + plot.width, |(_, after)| (place + after) / 2.0);
             let figures = self.series.iter().filter_map(|series| Some((&series.name, series.at(*x)?)));
             let lines = figures.map(|(name, point)| format!("\n{name}: {}", self.figure_of(point)));
-            let hint = format!("{}: {}{}", self.x.label, self.x.text(*x), lines.collect::<String>());
+            let hint = format!("{}: {}{}", self.x.label, self.at(*x), lines.collect::<String>());
             area(html, "hint", [from, TOP], [to - from, plot.height], &hint);
         }
     }
@@ -231,6 +252,7 @@ struct Plot {
     height: f64,
     x: Fitted,
     y: Fitted,
+    bin: f64,
 }
 
 impl Plot {
@@ -283,11 +305,18 @@ impl Plot {
     fn series(&self, html: &mut Html, series: &Series) {
         let places: Vec<Option<[f64; 2]>> =
             series.points.iter().map(|point| self.place(point.x, point.y)).collect();
+        let width_of = |x: f64| Some(self.x.place(x)? - self.x.place(0.0)?);
+        let half = width_of(self.bin / 2.0).unwrap_or_default();
         // Where a figure has no place the line is broken.
         for part in places.split(Option::is_none) {
             let part: Vec<[f64; 2]> = part.iter().copied().flatten().collect();
-            let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
             let mut path = String::new();
+            let steps = |[x, y]: &[f64; 2]| match half > 0.0 {
+                true => vec![[x - half, *y], [x + half, *y]],
+                false => vec![[*x, *y]],
+            };
+            let part: Vec<[f64; 2]> = part.iter().flat_map(steps).collect();
+            let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
             for (index, [x, y]) in part.iter().enumerate() {
                 path.push_str(if index == 0 { "M" } else { "L" });
                 path.push_str(&format!("{} {}", px(*x), px(*y)));
@@ -295,7 +324,11 @@ impl Plot {
             if series.style == Style::Area {
                 let zero = self.y.place(0.0).map_or(self.bottom(), |zero| self.bottom() - zero);
                 let closed = format!("{path}L{} {}L{} {}z", px(last[0]), px(zero), px(first[0]), px(zero));
-                html.tag("path", &[("class", &format!("under {}", series.colour.class())), ("d", &closed)], |_| {});
+                html.tag(
+                    "path",
+                    &[("class", &format!("under {}", series.colour.class())), ("d", &closed)],
+                    |_| {},
+                );
             }
             html.tag("path", &[("class", &series.line_class()), ("d", &path)], |_| {});
         }
@@ -355,7 +388,8 @@ mod tests {
     fn lines_break_where_a_figure_has_no_place() {
         let points = [1.0, 10.0, 0.0, 5.0, f64::NAN].iter().enumerate();
         let points = points.map(|(x, y)| Point::new(x as f64, *y)).collect();
-        let html = Chart::new("t", Axis::linear("x"), Axis::log("y")).with("s", Style::Line, Colour::Blue, points);
+        let html =
+            Chart::new("t", Axis::linear("x"), Axis::log("y")).with("s", Style::Line, Colour::Blue, points);
         let html = html.figure();
         assert_eq!(html.as_str().matches("<path class=\"line blue\"").count(), 2 * 2);
         assert!(!html.as_str().contains("NaN,") && !html.as_str().contains("inf"));

@@ -80,7 +80,13 @@ pub(super) fn px(value: f64) -> String {
 }
 
 /// A text in a drawing; `anchor`: start, middle, end.
-pub(super) fn label(html: &mut Html, [x, y]: [f64; 2], anchor: &'static str, class: &'static str, text: &str) {
+pub(super) fn label(
+    html: &mut Html,
+    [x, y]: [f64; 2],
+    anchor: &'static str,
+    class: &'static str,
+    text: &str,
+) {
     let attributes = [("x", px(x)), ("y", px(y))];
     let attributes = [
         ("x", attributes[0].1.as_str()),
@@ -88,7 +94,7 @@ pub(super) fn label(html: &mut Html, [x, y]: [f64; 2], anchor: &'static str, cla
         ("text-anchor", anchor),
         ("class", class),
     ];
-    html.tag("text", &attributes, |html| drop(html.text(text)));
+    html.tag("text", &attributes, |html| html.text(text));
 }
 
 /// A straight line.
@@ -138,7 +144,13 @@ pub(super) fn drawing(size: Size, name: &str, draw: impl FnOnce(&mut Html)) -> H
 }
 
 /// A figure whole: `legend` has a sample and a name for each thing in it.
-pub(super) fn whole(title: &str, legend: &[(Html, String)], drawings: &[Html], below: &Html, table: &Html) -> Html {
+pub(super) fn whole(
+    title: &str,
+    legend: &[(Html, String)],
+    drawings: &[Html],
+    below: &Html,
+    table: &Html,
+) -> Html {
     let mut html = Html::default();
     html.tag("figure", &[], |html| {
         html.line("h3", "", title);
@@ -152,9 +164,9 @@ pub(super) fn whole(title: &str, legend: &[(Html, String)], drawings: &[Html], b
                 }
             });
         }
-        drawings.iter().for_each(|drawing| drop(html.add(drawing)));
+        drawings.iter().for_each(|drawing| html.add(drawing));
         html.add(below);
-        html.details("the figures", |html| drop(html.add(table)));
+        html.details("as a table", |html| html.add(table));
     });
     html
 }

@@ -8,21 +8,18 @@ pub struct Html(String);
 
 impl Html {
     /// Markup of this program's own: only literals fit, so nothing from outside can be in it.
-    pub fn raw(&mut self, markup: &'static str) -> &mut Html {
+    pub fn raw(&mut self, markup: &'static str) {
         self.0.push_str(markup);
-        self
     }
 
     /// Text, whatever is in it.
-    pub fn text(&mut self, text: impl AsRef<str>) -> &mut Html {
+    pub fn text(&mut self, text: impl AsRef<str>) {
         escape(&mut self.0, text.as_ref());
-        self
     }
 
     /// Another piece.
-    pub fn add(&mut self, other: &Html) -> &mut Html {
+    pub fn add(&mut self, other: &Html) {
         self.0.push_str(&other.0);
-        self
     }
 
     /// An element with what `inside` puts into it. Attributes have any values.
@@ -31,18 +28,17 @@ impl Html {
         name: &'static str,
         attributes: &[(&'static str, &str)],
         inside: impl FnOnce(&mut Html),
-    ) -> &mut Html {
+    ) {
         self.open(name, attributes);
         inside(self);
         // Elements of SVG may be closed like this, too.
         let _ = write!(self.0, "</{name}>");
-        self
     }
 
     /// An element with a text and nothing else in it.
-    pub fn line(&mut self, name: &'static str, class: &'static str, text: impl AsRef<str>) -> &mut Html {
+    pub fn line(&mut self, name: &'static str, class: &'static str, text: impl AsRef<str>) {
         let attributes: &[(&'static str, &str)] = if class.is_empty() { &[] } else { &[("class", class)] };
-        self.tag(name, attributes, |html| drop(html.text(text)))
+        self.tag(name, attributes, |html| html.text(text))
     }
 
     fn open(&mut self, name: &'static str, attributes: &[(&'static str, &str)]) {
@@ -56,12 +52,12 @@ impl Html {
     }
 
     /// A table: the first column to the left, the others to the right.
-    pub fn table(&mut self, heads: &[&str], rows: &[Vec<String>]) -> &mut Html {
+    pub fn table(&mut self, heads: &[&str], rows: &[Vec<String>]) {
         let row = |html: &mut Html, cells: &[String]| {
             html.tag("tr", &[], |html| {
                 for (column, cell) in cells.iter().enumerate() {
                     match column {
-                        0 => html.tag("th", &[("scope", "row")], |html| drop(html.text(cell))),
+                        0 => html.tag("th", &[("scope", "row")], |html| html.text(cell)),
                         _ => html.line("td", "", cell),
                     };
                 }
@@ -72,7 +68,7 @@ impl Html {
                 html.tag("thead", &[], |html| {
                     html.tag("tr", &[], |html| {
                         for head in heads {
-                            html.tag("th", &[("scope", "col")], |html| drop(html.text(head)));
+                            html.tag("th", &[("scope", "col")], |html| html.text(head));
                         }
                     });
                 });
@@ -82,7 +78,7 @@ impl Html {
     }
 
     /// A heading with what belongs to it.
-    pub fn section(&mut self, heading: &str, inside: impl FnOnce(&mut Html)) -> &mut Html {
+    pub fn section(&mut self, heading: &str, inside: impl FnOnce(&mut Html)) {
         self.tag("section", &[], |html| {
             html.line("h2", "", heading);
             inside(html);
@@ -90,7 +86,7 @@ impl Html {
     }
 
     /// Something that is shown when asked for.
-    pub fn details(&mut self, summary: &str, inside: impl FnOnce(&mut Html)) -> &mut Html {
+    pub fn details(&mut self, summary: &str, inside: impl FnOnce(&mut Html)) {
         self.tag("details", &[], |html| {
             html.line("summary", "", summary);
             inside(html);
@@ -129,7 +125,7 @@ mod tests {
     fn nothing_from_outside_is_markup() {
         let hostile = "</td><script>alert('x')</script>\"&\u{0}\u{202e}";
         let mut html = Html::default();
-        html.tag("td", &[("title", hostile)], |html| drop(html.text(hostile)));
+        html.tag("td", &[("title", hostile)], |html| html.text(hostile));
         let escaped = "&lt;/td&gt;&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;\u{fffd}\u{fffd}";
         assert_eq!(html.as_str(), format!("<td title=\"{escaped}\">{escaped}</td>"));
     }

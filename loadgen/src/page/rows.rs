@@ -52,8 +52,9 @@ impl Rows {
         let height = TOP + BOTTOM + self.row_height() * self.rows.len() as f64;
         let drawings = figure::sizes(height, height).map(|size| self.drawn(size));
         let mut table = Html::default();
-        let heads: Vec<&str> = [""].into_iter().chain(self.series.iter().map(|(name, _)| name.as_str())).collect();
-        let cell = |value: &Option<f64>| value.map_or("–".to_owned(), |value| self.axis.text(value));
+        let heads: Vec<&str> =
+            [""].into_iter().chain(self.series.iter().map(|(name, _)| name.as_str())).collect();
+        let cell = |value: &Option<f64>| value.map_or("–".to_owned(), |value| self.axis.exact(value));
         let rows: Vec<Vec<String>> = self
             .rows
             .iter()
@@ -101,17 +102,33 @@ impl Rows {
         format!("{row}, {series}: {}", self.axis.text(value))
     }
 
-    fn bars(&self, html: &mut Html, fitted: &Fitted, [left, top]: [f64; 2], name: &str, values: &[Option<f64>]) {
+    fn bars(
+        &self,
+        html: &mut Html,
+        fitted: &Fitted,
+        [left, top]: [f64; 2],
+        name: &str,
+        values: &[Option<f64>],
+    ) {
         for (index, ((series, colour), value)) in self.series.iter().zip(values).enumerate() {
             let top = top + BAR * index as f64;
-            let Some((value, length)) = value.and_then(|value| Some((value, fitted.place(value)?))) else { continue };
+            let Some((value, length)) = value.and_then(|value| Some((value, fitted.place(value)?))) else {
+                continue;
+            };
             let hint = self.hint(name, series, value);
             area(html, &format!("bar {}", colour.class()), [left, top], [length.max(1.0), BAR - 1.0], &hint);
             label(html, [left + length + 5.0, top + BAR - 2.0], "start", "tick", &self.axis.text(value));
         }
     }
 
-    fn marks(&self, html: &mut Html, fitted: &Fitted, [left, middle]: [f64; 2], name: &str, values: &[Option<f64>]) {
+    fn marks(
+        &self,
+        html: &mut Html,
+        fitted: &Fitted,
+        [left, middle]: [f64; 2],
+        name: &str,
+        values: &[Option<f64>],
+    ) {
         let places: Vec<Option<f64>> =
             values.iter().map(|value| Some(left + fitted.place((*value)?)?)).collect();
         let known = || places.iter().copied().flatten();
@@ -119,7 +136,9 @@ impl Rows {
         if ends.0 < ends.1 {
             stroke(html, "span", [ends.0, middle], [ends.1, middle]);
         }
-        for (index, (((series, colour), value), place)) in self.series.iter().zip(values).zip(&places).enumerate() {
+        for (index, (((series, colour), value), place)) in
+            self.series.iter().zip(values).zip(&places).enumerate()
+        {
             let Some((value, place)) = value.zip(*place) else { continue };
             let shape = SHAPES[index % SHAPES.len()];
             mark(html, shape, *colour, [place, middle], &self.hint(name, series, value));

@@ -1,15 +1,16 @@
 //! `trellis load run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use trellis_loadgen::arrivals::Arrivals;
 use trellis_loadgen::config::{Config, Hot, Pick, Popularity};
 use trellis_loadgen::disturb::Disturb;
 use trellis_loadgen::mix::Workload;
+use trellis_loadgen::report::write_whole;
 use trellis_loadgen::run::run_until;
 use trellis_loadgen::show::show;
 use trellis_loadgen::stop::Stop;
@@ -97,12 +98,16 @@ pub struct Args {
     /// Where to write the report; one that is there is replaced. A page to look at is written beside it, with .html
     #[arg(long, value_name = "FILE", default_value = "report.json")]
     report: PathBuf,
+    /// No page
+    #[arg(long)]
+    no_html: bool,
 }
 
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode> {
     raise_open_files();
     let path = args.report.clone();
+    let page = page_beside(&path, args.no_html)?;
     let config = config(args);
     let stop = Stop::default();
     let report = tokio::select! {
@@ -112,7 +117,23 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     report.write(&path)?;
     print(show(&report).trim_end())?;
     print(format_args!("report: {}", path.display()))?;
+    if let Some(page) = page {
+        write_whole(&page, trellis_loadgen::page::run::page(&report).as_bytes())?;
+        print(format_args!("page: {}", page.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the page goes: beside the report.
+fn page_beside(report: &Path, none: bool) -> Result<Option<PathBuf>> {
+    let page = report.with_extension("html");
+    if !none && page == report {
+        bail!(
+            "--report {}: the page would have the same name; give one with .json, or --no-html",
+            report.display()
+        );
+    }
+    Ok((!none).then_some(page))
 }
 
 /// Ends the run when it is asked to, and comes back when it is asked once more.

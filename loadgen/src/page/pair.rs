@@ -1,0 +1,146 @@
+//! The page of two runs compared.
+
+use super::axis::{Axis, micros, number};
+use super::chart::Style as Line;
+use super::figure::Colour;
+use super::html::Html;
+use super::parts::{Timeline, begun, headline, notes, settings, tile};
+use super::rows::{Rows, Style};
+use crate::compare;
+use crate::report::{Operation, Report};
+
+const COLOURS: [Colour; 2] = [Colour::Blue, Colour::Orange];
+const SIDES: [&str; 2] = ["A", "B"];
+
+/// The page. `names` is what the two are called, such as their files.
+pub fn page(reports: [&Report; 2], names: [&str; 2]) -> String {
+    let mut html = Html::default();
+    html.tag("header", &[], |html| {
+        html.line("h1", "", "Two runs compared");
+        for ((report, name), side) in reports.into_iter().zip(names).zip(SIDES) {
+            html.tag("p", &[], |html| {
+                html.line("strong", "", side);
+                html.text(format!(
+                    " {name}: {}, {} below {}, begun {}",
+                    headline(report),
+                    report.config.target,
+                    report.config.base,
+                    begun(report)
+                ));
+                if report.ended_early {
+                    html.line("em", "", " (ended before its time)");
+                }
+            });
+        }
+    });
+    let [a, b] = reports;
+    tiles(&mut html, a, b);
+    html.section("Rates and mean latencies", |html| {
+        html.table(&compare::HEADS, &compare::rows(a, b));
+        html.line("p", "", compare::MARGINS);
+    });
+    over_time(&mut html, reports);
+    latencies(&mut html, a, b);
+    costs(&mut html, a, b);
+    html.section("What was not the same", |html| match compare::differences(a, b) {
+        none if none.is_empty() => html.line("p", "", "Nothing: options, namespace and program were."),
+        all => notes(html, &all),
+    });
+    for (report, side) in reports.into_iter().zip(SIDES) {
+        html.section(&format!("{side}: notes and settings"), |html| {
+            notes(html, &report.notes);
+            html.details("what was asked for", |html| {
+                let rows: Vec<Vec<String>> =
+                    settings(report).into_iter().map(|(name, value)| vec![name, value]).collect();
+                html.tag("div", &[("class", "settings")], |html| html.table(&["setting", "value"], &rows));
+            });
+        });
+    }
+    super::document("trellis load: two runs compared", &html)
+}
+
+fn tiles(html: &mut Html, a: &Report, b: &Report) {
+    let (a, b) = (&a.total, &b.total);
+    html.tag("dl", &[("class", "tiles")], |html| {
+        let mut both = |name: &str, a: Option<f64>, b: Option<f64>, text: fn(f64) -> String| {
+            let Some((a, b)) = a.zip(b) else { return };
+            let ratio = if a > 0.0 { format!("B is {} × A", number(b / a)) } else { String::new() };
+            tile(html, name, &format!("{} | {}", text(a), text(b)), &ratio);
+        };
+        both("operations/s", Some(a.ops_per_s), Some(b.ops_per_s), number);
+        both("server CPU per operation", a.server_cpu_us_per_op, b.server_cpu_us_per_op, micros);
+        both("latency, p50", a.p50_us, b.p50_us, micros);
+        both("latency, p99", a.p99_us, b.p99_us, micros);
+        both("errors", Some(a.errors as f64), Some(b.errors as f64), number);
+    });
+}
+
+fn over_time(html: &mut Html, reports: [&Report; 2]) {
+    let times = reports.map(Timeline::of);
+    let [first, _] = reports;
+    if times.iter().any(Timeline::is_empty) {
+        return;
+    }
+    html.section("Over time", |html| {
+        let [one, _] = &times;
+        let mut rates = one.chart("Throughput", Axis::linear("successes/s"), first);
+        let mut means = one.chart("Mean latency of what ended then", Axis::log_micros("latency"), first);
+        // What was done to the servers of one run says nothing of the other.
+        (rates.bands, means.bands) = (Vec::new(), Vec::new());
+        for ((time, side), colour) in times.iter().zip(SIDES).zip(COLOURS) {
+            rates = rates.with(side, Line::Line, colour, time.rate(|second| second.count));
+            means = means.with(side, Line::Line, colour, time.points(|second| second.mean_us));
+        }
+        html.add(&rates.figure());
+        html.add(&means.figure());
+    });
+}
+
+/// Of the operations that both have.
+fn both<'a>(a: &'a Report, b: &'a Report) -> impl Iterator<Item = (&'a String, [&'a Operation; 2])> {
+    a.operations.iter().filter_map(|(name, one)| Some((name, [one, b.operations.get(name)?])))
+}
+
+fn latencies(html: &mut Html, a: &Report, b: &Report) {
+    let parts: [(_, fn(&Operation) -> f64); 2] =
+        [("Latency, half of all (p50)", |one| one.p50_us), ("Latency, 99 of 100 (p99)", |one| one.p99_us)];
+    html.section("Latency by operation", |html| {
+        for (title, of) in parts {
+            let figures =
+                |pair: [&Operation; 2]| pair.map(|one| Some(of(one)).filter(|us| *us > 0.0)).to_vec();
+            let drawn = Rows {
+                title: title.into(),
+                axis: Axis::log_micros("latency"),
+                style: Style::Marks,
+                series: SIDES.map(str::to_owned).into_iter().zip(COLOURS).collect(),
+                rows: both(a, b).map(|(name, pair)| (name.clone(), figures(pair))).collect(),
+            };
+            html.add(&drawn.figure());
+        }
+    });
+}
+
+fn costs(html: &mut Html, a: &Report, b: &Report) {
+    let parts: [(_, _, fn(&Operation) -> Option<f64>); 2] = [
+        ("Round trips to the store", "round trips per operation", |one| one.store_round_trips_per_op),
+        ("Rows read and written", "rows per operation", |one| one.rows_per_op),
+    ];
+    let known = |of: fn(&Operation) -> Option<f64>| {
+        both(a, b).any(|(_, pair)| pair.into_iter().any(|one| of(one).is_some()))
+    };
+    if !parts.iter().any(|(_, _, of)| known(*of)) {
+        return;
+    }
+    html.section("What an operation costs the store", |html| {
+        for (title, label, of) in parts.into_iter().filter(|(_, _, of)| known(*of)) {
+            let drawn = Rows {
+                title: title.into(),
+                axis: Axis::linear(label),
+                style: Style::Bars,
+                series: SIDES.map(str::to_owned).into_iter().zip(COLOURS).collect(),
+                rows: both(a, b).map(|(name, pair)| (name.clone(), pair.map(of).to_vec())).collect(),
+            };
+            html.add(&drawn.figure());
+        }
+    });
+}

@@ -1,0 +1,136 @@
+//! What the pages of runs have in common.
+
+use serde_json::Value;
+
+use super::axis::{self, Axis};
+use super::chart::{Band, Chart, Point};
+use super::html::Html;
+use crate::report::{Report, Second};
+
+/// No chart over time has more points; those of longer runs are of several seconds each.
+const MAX_POINTS: usize = 600;
+
+/// Rates and latencies over time, each point of so many seconds.
+pub struct Timeline {
+    /// Of each point; the last second counts only when it is whole.
+    seconds: Vec<Second>,
+    /// How many seconds a point stands for.
+    each: usize,
+}
+
+impl Timeline {
+    /// Of all operations of a run.
+    pub fn of(report: &Report) -> Timeline {
+        let mut all = report.seconds();
+        all.truncate(report.total.elapsed_s as usize);
+        let each = all.len().div_ceil(MAX_POINTS).max(1);
+        let merged = |seconds: &[Second]| {
+            let mut sum = Second::default();
+            seconds.iter().for_each(|second| sum.merge(second));
+            sum
+        };
+        // The last few seconds make no whole point; their rate would be too low.
+        Timeline { seconds: all.chunks_exact(each).map(merged).collect(), each }
+    }
+
+    /// A figure of each point, which lies in the middle of its time. Empty when it is zero all the time.
+    pub fn points(&self, figure: impl Fn(&Second) -> f64) -> Vec<Point> {
+        let middle = |index: usize| (index as f64 + 0.5) * self.each as f64;
+        let points = self.seconds.iter().enumerate();
+        let points: Vec<Point> =
+            points.map(|(index, second)| Point::new(middle(index), figure(second))).collect();
+        if points.iter().any(|point| point.y > 0.0) { points } else { Vec::new() }
+    }
+
+    /// The same for each second.
+    pub fn rate(&self, count: impl Fn(&Second) -> u64) -> Vec<Point> {
+        self.points(|second| count(second) as f64 / self.each as f64)
+    }
+
+    /// Whether there is anything to draw.
+    pub fn is_empty(&self) -> bool {
+        self.seconds.is_empty()
+    }
+
+    /// The axis of the time.
+    fn axis(&self) -> Axis {
+        match self.each {
+            1 => Axis::linear("time, s"),
+            each => Axis::linear(format!("time, s (steps of {each} s)")),
+        }
+    }
+
+    /// A chart over the time, with what was done to the servers.
+    pub fn chart(&self, title: &str, y: Axis, report: &Report) -> Chart {
+        let mut chart = Chart::new(title, self.axis(), y);
+        chart.bin = self.each as f64;
+        let done = report.disturbances.iter().filter_map(|one| Some((one, one.begun_s?)));
+        chart.bands = done
+            .map(|(one, from)| Band { from, to: one.ended_s, name: format!("{}: {}", one.what, one.outcome) })
+            .collect();
+        chart.bands.sort_by(|one, other| one.from.total_cmp(&other.from));
+        chart
+    }
+}
+
+/// What a run was, in a line.
+pub fn headline(report: &Report) -> String {
+    let config = &report.config;
+    let creates = config.create_share.map(|share| format!(" with {share} % creates")).unwrap_or_default();
+    let mode = match config.rate {
+        Some(rate) => format!("open loop at {} operations/s", axis::number(rate)),
+        None => "closed loop".to_owned(),
+    };
+    format!("{}{creates}, {mode}", config.workload)
+}
+
+/// When it began, in UTC.
+pub fn begun(report: &Report) -> String {
+    let since = std::time::Duration::from_millis(report.begun_at_ms);
+    match std::time::SystemTime::UNIX_EPOCH.checked_add(since) {
+        // Years beyond 9999 have no such form.
+        Some(at) if since.as_secs() < 253_402_300_800 => humantime::format_rfc3339_seconds(at).to_string(),
+        _ => format!("{} ms since 1970", report.begun_at_ms),
+    }
+}
+
+/// Everything that the run was asked to do, and where.
+pub fn settings(report: &Report) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let config = serde_json::to_value(&report.config).unwrap_or_default();
+    for (name, value) in config.as_object().into_iter().flatten() {
+        all.push((name.clone(), plain(value)));
+    }
+    all.push(("namespace".into(), report.namespace.spec.to_string()));
+    all.push(("files present".into(), axis::count(report.namespace.files_present.into())));
+    all.push(("program".into(), report.build.clone()));
+    all
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "–".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(all) if all.is_empty() => "–".into(),
+        Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// A figure that matters, large.
+pub fn tile(html: &mut Html, name: &str, value: &str, more: &str) {
+    html.tag("div", &[], |html| {
+        html.line("dt", "", name);
+        html.line("dd", "", value);
+        if !more.is_empty() {
+            html.line("dd", "more", more);
+        }
+    });
+}
+
+/// What a reader must know.
+pub fn notes(html: &mut Html, notes: &[String]) {
+    html.tag("ul", &[("class", "notes")], |html| {
+        notes.iter().for_each(|note| html.line("li", "", note));
+    });
+}
