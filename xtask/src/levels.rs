@@ -53,6 +53,9 @@ const JAVA: Needs = Needs {
     from: "Debian: openjdk-17-jdk-headless maven python3",
 };
 
+/// Any browser would do; this is the one that the test starts.
+const BROWSER: Needs = Needs { programs: &[("chromium", "--version")], from: "Debian: chromium" };
+
 /// All levels, cheap to dear.
 pub const LEVELS: &[Level] = &[
     Level {
@@ -91,6 +94,13 @@ pub const LEVELS: &[Level] = &[
         has_tests: true,
     },
     Level {
+        name: "browser",
+        help: "the load generator's pages, looked at in a real browser",
+        run: Run::Program(browser),
+        needs: BROWSER,
+        has_tests: true,
+    },
+    Level {
         name: "stock",
         help: "a datanode's folders, served in turn by ours and by stock Hadoop's",
         run: Run::Program(stock),
@@ -121,6 +131,13 @@ fn clippy() -> Command {
 fn crates() -> Command {
     let mut command = cargo();
     command.args(["test", "--workspace", "--exclude", "trellis-e2e", "--no-fail-fast"]);
+    command
+}
+
+fn browser() -> Command {
+    let mut command = cargo();
+    command.env("TRELLIS_TEST_BROWSER", "1");
+    command.args(["test", "--package", "trellis-loadgen", "--test", "all", "browser"]);
     command
 }
 

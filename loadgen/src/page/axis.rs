@@ -62,14 +62,29 @@ impl Axis {
     }
 
     /// So that all of these have a place, on so many pixels, with a tick every `tick_px` or so.
-    pub(super) fn fit(&self, values: impl Iterator<Item = f64>, pixels: f64, tick_px: f64) -> Fitted {
+    pub(super) fn fit(
+        &self,
+        values: impl Iterator<Item = f64>,
+        pixels: f64,
+        tick_px: f64,
+        end: End,
+    ) -> Fitted {
         let values = values.filter(|value| value.is_finite());
         let ticks = (pixels / tick_px).floor().max(2.0);
         match self.scale {
-            Scale::Linear => linear(values, ticks, pixels),
+            Scale::Linear => linear(values, ticks, pixels, end),
             Scale::Log => log(values.filter(|value| *value > 0.0), ticks, pixels),
         }
     }
+}
+
+/// Where a linear axis ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// At a round figure, with a tick.
+    Round,
+    /// Where the last figure lies.
+    Last,
 }
 
 /// An axis that knows its ends.
@@ -94,15 +109,16 @@ impl Fitted {
     }
 }
 
-fn linear(values: impl Iterator<Item = f64>, ticks: f64, pixels: f64) -> Fitted {
+fn linear(values: impl Iterator<Item = f64>, ticks: f64, pixels: f64, end: End) -> Fitted {
     let (low, high) = values.fold((0.0f64, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
     let step = round_up((high - low).max(f64::MIN_POSITIVE) / ticks);
     // Nothing but zeros, or figures beyond all measure: any axis will do.
     let step = if high > low && step.is_finite() { step } else { 1.0 };
     let (first, last) = ((low / step).floor(), (high / step).ceil().max(1.0));
     let count = (last - first).clamp(1.0, 100.0) as usize;
-    let ticks = (0..=count).map(|tick| (first + tick as f64) * step).collect();
-    Fitted { scale: Scale::Linear, low: first * step, high: last * step, pixels, ticks }
+    let high = if end == End::Last && high > low { high } else { last * step };
+    let ticks = (0..=count).map(|tick| (first + tick as f64) * step).filter(|tick| *tick <= high).collect();
+    Fitted { scale: Scale::Linear, low: first * step, high, pixels, ticks }
 }
 
 /// The next of 1, 2 and 5 times a power of ten.
@@ -187,7 +203,7 @@ mod tests {
     use super::*;
 
     fn fitted(axis: &Axis, values: &[f64]) -> Fitted {
-        axis.fit(values.iter().copied(), 100.0, 20.0)
+        axis.fit(values.iter().copied(), 100.0, 20.0, End::Round)
     }
 
     #[test]
@@ -198,6 +214,8 @@ mod tests {
         assert_eq!(fitted(&axis, &[-5.0, 5.0]).ticks, [-6.0, -4.0, -2.0, 0.0, 2.0, 4.0, 6.0]);
         assert_eq!(fitted(&axis, &[f64::NAN, f64::INFINITY]).ticks, [0.0, 1.0]);
         assert_eq!(fitted(&axis, &[50.0]).place(25.0), Some(50.0));
+        let to_last = axis.fit([0.0, 73.0].into_iter(), 100.0, 20.0, End::Last);
+        assert_eq!((to_last.ticks.last(), to_last.place(73.0)), (Some(&60.0), Some(100.0)));
         let log = Axis::log("x");
         assert_eq!(fitted(&log, &[3.0, 4000.0]).ticks, [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
         assert_eq!(fitted(&log, &[10.0]).ticks, [10.0, 20.0, 50.0, 100.0]);

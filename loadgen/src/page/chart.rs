@@ -1,6 +1,6 @@
 //! Lines and points over an axis: throughput over time, a scaling curve, what was measured beside what was predicted.
 
-use super::axis::{Axis, Fitted};
+use super::axis::{Axis, End, Fitted};
 use super::figure::{self, Colour, Shape, Size, area, label, mark, px, stroke, text_width};
 use super::html::Html;
 
@@ -25,6 +25,8 @@ pub struct Chart {
     pub bands: Vec<Band>,
     /// How much of the x axis each point stands for, around it: lines are steps then. 0: a point is a point.
     pub bin: f64,
+    /// Whether a list below it says what the bands are.
+    pub tells_bands: bool,
 }
 
 /// One line, or points of one kind.
@@ -89,7 +91,15 @@ pub struct Band {
 impl Chart {
     /// A chart without anything in it yet.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Chart {
-        Chart { title: title.into(), x, y, series: Vec::new(), bands: Vec::new(), bin: 0.0 }
+        Chart {
+            title: title.into(),
+            x,
+            y,
+            series: Vec::new(),
+            bands: Vec::new(),
+            bin: 0.0,
+            tells_bands: true,
+        }
     }
 
     /// With one series more. One without points is left out.
@@ -113,7 +123,7 @@ impl Chart {
             self.series.iter().map(|series| (series.sample(), series.name.clone())).collect();
         let drawings = figure::sizes(300.0, 280.0).map(|size| self.drawn(size));
         let mut below = Html::default();
-        if !self.bands.is_empty() {
+        if self.tells_bands && !self.bands.is_empty() {
             below.tag("ol", &[("class", "bands")], |html| {
                 self.bands.iter().for_each(|band| html.line("li", "", &band.name));
             });
@@ -172,12 +182,12 @@ impl Chart {
         let height = size.height - TOP - BOTTOM;
         // Where zero is the low end, no margin goes below it.
         let ys = self.points().flat_map(reach).filter(|y| *y >= 0.0 || self.points().any(|p| p.y < 0.0));
-        let y = self.y.fit(ys, height, 36.0);
+        let y = self.y.fit(ys, height, 36.0, End::Round);
         let wide = y.ticks.iter().map(|tick| text_width(&self.y.text(*tick))).fold(0.0, f64::max);
         let left = wide + 10.0;
         let width = size.width - left - RIGHT;
         let ends = self.xs().into_iter().flat_map(|x| [x - self.bin / 2.0, x + self.bin / 2.0]);
-        let x = self.x.fit(ends, width, if size.is_wide { 80.0 } else { 62.0 });
+        let x = self.x.fit(ends, width, if size.is_wide { 80.0 } else { 62.0 }, End::Last);
         let plot = Plot { left, width, height, x, y, bin: self.bin };
         let name = format!("{}: {} by {}", self.title, self.y.label, self.x.label);
         figure::drawing(size, &name, |html| {
@@ -294,11 +304,13 @@ impl Plot {
             let from_to = [self.left + from, TOP];
             area(html, "band", from_to, [to - from, self.height], &band.name);
             stroke(html, "moment", [self.left + from, TOP - 2.0], [self.left + from, self.bottom()]);
-            // Numbers of bands that follow closely stand beside one another.
+            // Numbers of bands that follow closely stand beside one another, as far as there is room.
             let number = (index + 1).to_string();
-            let at = (self.left + from).max(free).min(self.left + self.width - 6.0);
-            free = at + text_width(&number) + 4.0;
-            label(html, [at, TOP - 5.0], "middle", "number", &number);
+            let at = (self.left + from).max(free + text_width(&number) / 2.0);
+            if at <= self.left + self.width {
+                free = at + text_width(&number) / 2.0 + 3.0;
+                label(html, [at, TOP - 5.0], "middle", "number", &number);
+            }
         }
     }
 

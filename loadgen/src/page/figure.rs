@@ -5,15 +5,15 @@ use super::html::Html;
 /// Colours that people with any colour vision tell apart, in light and in dark. Marks differ in shape besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
-    /// What goes well, or the first of two.
+    /// What goes well, or the first of two things.
     Blue,
-    /// What goes wrong, or the second of two.
+    /// What goes wrong, or the second of two things.
     Orange,
     /// A third thing.
     Green,
-    /// A fourth.
+    /// A fourth, or what neither goes well nor wrong.
     Purple,
-    /// What is not wrong, but not right either.
+    /// A fifth.
     Gold,
     /// What is there to compare with.
     Grey,
@@ -71,7 +71,7 @@ pub(super) fn sizes(wide_height: f64, narrow_height: f64) -> [Size; 2] {
 
 /// How wide a text is at most in the drawings' font, in pixels: digits and small letters of it are narrower.
 pub(super) fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.7
+    text.chars().count() as f64 * 7.2
 }
 
 /// A number of pixels, as attributes have it.

@@ -4,7 +4,7 @@ use super::axis::{Axis, micros, number};
 use super::chart::Style as Line;
 use super::figure::Colour;
 use super::html::Html;
-use super::parts::{Timeline, begun, headline, notes, settings, tile};
+use super::parts::{Timeline, begun, headline, notes, settings};
 use super::rows::{Rows, Style};
 use crate::compare;
 use crate::report::{Operation, Report};
@@ -20,13 +20,14 @@ pub fn page(reports: [&Report; 2], names: [&str; 2]) -> String {
         for ((report, name), side) in reports.into_iter().zip(names).zip(SIDES) {
             html.tag("p", &[], |html| {
                 html.line("strong", "", side);
+                let config = &report.config;
                 html.text(format!(
-                    " {name}: {}, {} below {}, begun {}",
+                    " {name}: {}, {} below {}, begun ",
                     headline(report),
-                    report.config.target,
-                    report.config.base,
-                    begun(report)
+                    config.target,
+                    config.base
                 ));
+                html.line("span", "nowrap", begun(report));
                 if report.ended_early {
                     html.line("em", "", " (ended before its time)");
                 }
@@ -65,7 +66,12 @@ fn tiles(html: &mut Html, a: &Report, b: &Report) {
         let mut both = |name: &str, a: Option<f64>, b: Option<f64>, text: fn(f64) -> String| {
             let Some((a, b)) = a.zip(b) else { return };
             let ratio = if a > 0.0 { format!("B is {} × A", number(b / a)) } else { String::new() };
-            tile(html, name, &format!("{} | {}", text(a), text(b)), &ratio);
+            html.tag("div", &[], |html| {
+                html.line("dt", "", name);
+                html.line("dd", "side", format!("A {}", text(a)));
+                html.line("dd", "side", format!("B {}", text(b)));
+                html.line("dd", "more", ratio);
+            });
         };
         both("operations/s", Some(a.ops_per_s), Some(b.ops_per_s), number);
         both("server CPU per operation", a.server_cpu_us_per_op, b.server_cpu_us_per_op, micros);

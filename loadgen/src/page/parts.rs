@@ -8,7 +8,7 @@ use super::html::Html;
 use crate::report::{Report, Second};
 
 /// No chart over time has more points; those of longer runs are of several seconds each.
-const MAX_POINTS: usize = 600;
+const MAX_POINTS: usize = 300;
 
 /// Rates and latencies over time, each point of so many seconds.
 pub struct Timeline {

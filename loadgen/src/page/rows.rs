@@ -1,15 +1,15 @@
 //! A row for each thing, with bars or marks along an axis: latencies and costs by operation.
 
-use super::axis::{Axis, Fitted};
+use super::axis::{Axis, End, Fitted};
 use super::figure::{self, Colour, Shape, Size, area, label, mark, stroke, text_width};
 use super::html::Html;
 
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 40.0;
-const BAR: f64 = 11.0;
+const BAR: f64 = 13.0;
 const GAP: f64 = 12.0;
 /// The longest names of rows that have room; longer ones are cut.
-const MAX_NAME: usize = 24;
+const MAX_NAME: usize = 20;
 
 /// A row for each thing.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ impl Rows {
         let width = size.width - left - right;
         let height = self.row_height() * self.rows.len() as f64;
         let values = self.rows.iter().flat_map(|(_, values)| values.iter().copied().flatten());
-        let fitted = self.axis.fit(values, width, if size.is_wide { 80.0 } else { 62.0 });
+        let fitted = self.axis.fit(values, width, if size.is_wide { 80.0 } else { 62.0 }, End::Round);
         figure::drawing(size, &format!("{}: {}", self.title, self.axis.label), |html| {
             for tick in &fitted.ticks {
                 let Some(place) = fitted.place(*tick) else { continue };
@@ -116,8 +116,8 @@ impl Rows {
                 continue;
             };
             let hint = self.hint(name, series, value);
-            area(html, &format!("bar {}", colour.class()), [left, top], [length.max(1.0), BAR - 1.0], &hint);
-            label(html, [left + length + 5.0, top + BAR - 2.0], "start", "tick", &self.axis.text(value));
+            area(html, &format!("bar {}", colour.class()), [left, top], [length.max(1.0), BAR - 2.0], &hint);
+            label(html, [left + length + 5.0, top + BAR - 2.5], "start", "tick", &self.axis.text(value));
         }
     }
 

@@ -19,14 +19,14 @@ pub fn page(report: &Report) -> String {
             "p",
             "",
             format!(
-                "{} below {}, {} clients on {} connections, begun {}",
+                "{} below {}, {} clients on {} connections",
                 config.target,
                 config.base,
                 count(config.clients.into()),
-                count(config.connections.into()),
-                begun(report)
+                count(config.connections.into())
             ),
         );
+        html.line("p", "", format!("begun {}", begun(report)));
         if report.ended_early {
             html.line("p", "warning", "This run ended before its time; the notes say why.");
         }
@@ -96,17 +96,19 @@ fn over_time(html: &mut Html, report: &Report) {
         if report.open_loop.is_some() {
             rates = rates.with("offered", Line::Dashed, Colour::Grey, time.rate(|second| second.begun));
         }
-        rates = rates.with("refused", Line::Line, Colour::Gold, time.rate(|second| second.refused)).with(
+        rates = rates.with("refused", Line::Line, Colour::Purple, time.rate(|second| second.refused)).with(
             "errors",
             Line::Line,
             Colour::Orange,
             time.rate(|second| second.errors),
         );
         html.add(&rates.figure());
-        let latency = time
+        let mut latency = time
             .chart("Latency of what ended then", Axis::log_micros("latency"), report)
             .with("mean", Line::Line, Colour::Blue, time.points(|second| second.mean_us))
             .with("longest", Line::Line, Colour::Purple, time.points(|second| second.max_us));
+        // They stand below the first chart.
+        latency.tells_bands = false;
         html.add(&latency.figure());
     });
 }

@@ -1,0 +1,4 @@
+//! The load generator from outside: what it writes.
+
+mod browser;
+mod pages;
