@@ -4,7 +4,7 @@ use super::axis::{Axis, micros, number};
 use super::chart::Style as Line;
 use super::figure::Colour;
 use super::html::Html;
-use super::parts::{Timeline, begun, headline, notes, settings};
+use super::parts::{self, Timeline, begun, headline, notes, settings};
 use super::rows::{Rows, Style};
 use crate::compare;
 use crate::report::{Operation, Report};
@@ -42,7 +42,10 @@ pub fn page(reports: [&Report; 2], names: [&str; 2]) -> String {
     });
     over_time(&mut html, reports);
     latencies(&mut html, a, b);
-    costs(&mut html, a, b);
+    html.section("What an operation costs the store", |html| {
+        let rows = both(a, b).map(|(name, pair)| (name.as_str(), pair.to_vec()));
+        parts::costs(html, &SIDES.into_iter().zip(COLOURS).collect::<Vec<_>>(), &rows.collect::<Vec<_>>());
+    });
     html.section("What was not the same", |html| match compare::differences(a, b) {
         none if none.is_empty() => html.line("p", "", "Nothing: options, namespace and program were."),
         all => notes(html, &all),
@@ -50,11 +53,7 @@ pub fn page(reports: [&Report; 2], names: [&str; 2]) -> String {
     for (report, side) in reports.into_iter().zip(SIDES) {
         html.section(&format!("{side}: notes and settings"), |html| {
             notes(html, &report.notes);
-            html.details("what was asked for", |html| {
-                let rows: Vec<Vec<String>> =
-                    settings(report).into_iter().map(|(name, value)| vec![name, value]).collect();
-                html.tag("div", &[("class", "settings")], |html| html.table(&["setting", "value"], &rows));
-            });
+            html.details("what was asked for", |html| settings(html, report));
         });
     }
     super::document("trellis load: two runs compared", &html)
@@ -120,31 +119,6 @@ fn latencies(html: &mut Html, a: &Report, b: &Report) {
                 style: Style::Marks,
                 series: SIDES.map(str::to_owned).into_iter().zip(COLOURS).collect(),
                 rows: both(a, b).map(|(name, pair)| (name.clone(), figures(pair))).collect(),
-            };
-            html.add(&drawn.figure());
-        }
-    });
-}
-
-fn costs(html: &mut Html, a: &Report, b: &Report) {
-    let parts: [(_, _, fn(&Operation) -> Option<f64>); 2] = [
-        ("Round trips to the store", "round trips per operation", |one| one.store_round_trips_per_op),
-        ("Rows read and written", "rows per operation", |one| one.rows_per_op),
-    ];
-    let known = |of: fn(&Operation) -> Option<f64>| {
-        both(a, b).any(|(_, pair)| pair.into_iter().any(|one| of(one).is_some()))
-    };
-    if !parts.iter().any(|(_, _, of)| known(*of)) {
-        return;
-    }
-    html.section("What an operation costs the store", |html| {
-        for (title, label, of) in parts.into_iter().filter(|(_, _, of)| known(*of)) {
-            let drawn = Rows {
-                title: title.into(),
-                axis: Axis::linear(label),
-                style: Style::Bars,
-                series: SIDES.map(str::to_owned).into_iter().zip(COLOURS).collect(),
-                rows: both(a, b).map(|(name, pair)| (name.clone(), pair.map(of).to_vec())).collect(),
             };
             html.add(&drawn.figure());
         }

@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use super::axis::{self, Axis};
 use super::chart::{Band, Chart, Point};
+use super::figure::Colour;
 use super::html::Html;
-use crate::report::{Report, Second};
+use super::rows::{Rows, Style};
+use crate::report::{Operation, Report, Second};
 
 /// No chart over time has more points; those of longer runs are of several seconds each.
 const MAX_POINTS: usize = 300;
@@ -95,16 +97,14 @@ pub fn begun(report: &Report) -> String {
 }
 
 /// Everything that the run was asked to do, and where.
-pub fn settings(report: &Report) -> Vec<(String, String)> {
-    let mut all = Vec::new();
+pub fn settings(html: &mut Html, report: &Report) {
     let config = serde_json::to_value(&report.config).unwrap_or_default();
-    for (name, value) in config.as_object().into_iter().flatten() {
-        all.push((name.clone(), plain(value)));
-    }
-    all.push(("namespace".into(), report.namespace.spec.to_string()));
-    all.push(("files present".into(), axis::count(report.namespace.files_present.into())));
-    all.push(("program".into(), report.build.clone()));
-    all
+    let asked = config.as_object().into_iter().flatten();
+    let mut rows: Vec<Vec<String>> = asked.map(|(name, value)| vec![name.clone(), plain(value)]).collect();
+    rows.push(vec!["namespace".into(), report.namespace.spec.to_string()]);
+    rows.push(vec!["files present".into(), axis::count(report.namespace.files_present.into())]);
+    rows.push(vec!["program".into(), report.build.clone()]);
+    html.tag("div", &[("class", "settings")], |html| html.table(&["setting", "value"], &rows));
 }
 
 fn plain(value: &Value) -> String {
@@ -133,4 +133,24 @@ pub fn notes(html: &mut Html, notes: &[String]) {
     html.tag("ul", &[("class", "notes")], |html| {
         notes.iter().for_each(|note| html.line("li", "", note));
     });
+}
+
+/// What operations cost the store, in bars: for each operation one for each side. Says so where nobody knows.
+pub fn costs(html: &mut Html, sides: &[(&str, Colour)], operations: &[(&str, Vec<&Operation>)]) {
+    let parts: [(_, _, fn(&Operation) -> Option<f64>); 2] = [
+        ("Round trips to the store", "round trips per operation", |one| one.store_round_trips_per_op),
+        ("Rows read and written", "rows per operation", |one| one.rows_per_op),
+    ];
+    for (title, label, of) in parts {
+        let figures = |all: &[&Operation]| all.iter().map(|one| of(one)).collect::<Vec<_>>();
+        let rows: Vec<(String, Vec<Option<f64>>)> =
+            operations.iter().map(|(name, all)| ((*name).to_owned(), figures(all))).collect();
+        if rows.iter().all(|(_, figures)| figures.iter().all(Option::is_none)) {
+            html.line("p", "", format!("{title}: unknown."));
+            continue;
+        }
+        let series = sides.iter().map(|(name, colour)| ((*name).to_owned(), *colour)).collect();
+        let (title, axis) = (title.into(), Axis::linear(label));
+        html.add(&Rows { title, axis, style: Style::Bars, series, rows }.figure());
+    }
 }

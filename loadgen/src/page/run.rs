@@ -4,7 +4,7 @@ use super::axis::{Axis, count, micros, number};
 use super::chart::Style as Line;
 use super::figure::Colour;
 use super::html::Html;
-use super::parts::{Timeline, begun, headline, notes, settings, tile};
+use super::parts::{self, Timeline, begun, headline, notes, settings, tile};
 use super::rows::{Rows, Style};
 use crate::report::{Operation, Report};
 use crate::show;
@@ -51,16 +51,15 @@ fn tiles(html: &mut Html, report: &Report) {
             let achieved = format!("{} achieved", number(open.achieved_per_s));
             tile(html, "offered/s", &number(open.offered_per_s), &achieved);
         }
-        let cpu =
-            total.server_cpu_us_per_op.map_or(("unknown".to_owned(), why_unknown(report).to_owned()), |us| {
-                let per_second = if us > 0.0 {
-                    format!("{} operations per CPU second", number(1e6 / us))
-                } else {
-                    String::new()
-                };
-                (micros(us), per_second)
-            });
-        tile(html, "server CPU per operation", &cpu.0, &cpu.1);
+        let cpu = "server CPU per operation";
+        match total.server_cpu_us_per_op {
+            // Less than its clock can tell.
+            Some(0.0) => tile(html, cpu, &micros(0.0), ""),
+            Some(us) => {
+                tile(html, cpu, &micros(us), &format!("{} operations per CPU second", number(1e6 / us)))
+            }
+            None => tile(html, cpu, "unknown", why_unknown(report)),
+        }
         let late = report.open_loop.is_some().then_some("from the intended start").unwrap_or_default();
         for (name, value) in [("p50", total.p50_us), ("p99", total.p99_us), ("longest", total.max_us)] {
             if let Some(value) = value {
@@ -96,12 +95,8 @@ fn over_time(html: &mut Html, report: &Report) {
         if report.open_loop.is_some() {
             rates = rates.with("offered", Line::Dashed, Colour::Grey, time.rate(|second| second.begun));
         }
-        rates = rates.with("refused", Line::Line, Colour::Purple, time.rate(|second| second.refused)).with(
-            "errors",
-            Line::Line,
-            Colour::Orange,
-            time.rate(|second| second.errors),
-        );
+        rates = rates.with("refused", Line::Line, Colour::Purple, time.rate(|second| second.refused));
+        rates = rates.with("errors", Line::Line, Colour::Orange, time.rate(|second| second.errors));
         html.add(&rates.figure());
         let mut latency = time
             .chart("Latency of what ended then", Axis::log_micros("latency"), report)
@@ -168,22 +163,8 @@ fn costs(html: &mut Html, report: &Report) {
         let rows: Vec<Vec<String>> =
             rows.into_iter().map(|(name, value)| vec![name.into(), text(value)]).collect();
         html.tag("div", &[("class", "wrap")], |html| html.table(&["in this run", ""], &rows));
-        let known =
-            |of: fn(&Operation) -> Option<f64>| report.operations.values().any(|one| of(one).is_some());
-        let parts: [(_, _, fn(&Operation) -> Option<f64>); 2] = [
-            ("Round trips to the store", "round trips per operation", |one| one.store_round_trips_per_op),
-            ("Rows read and written", "rows per operation", |one| one.rows_per_op),
-        ];
-        for (title, label, of) in parts.into_iter().filter(|(_, _, of)| known(*of)) {
-            let drawn = Rows {
-                title: title.into(),
-                axis: Axis::linear(label),
-                style: Style::Bars,
-                series: vec![(label.into(), Colour::Blue)],
-                rows: report.operations.iter().map(|(name, one)| (name.clone(), vec![of(one)])).collect(),
-            };
-            html.add(&drawn.figure());
-        }
+        let rows = report.operations.iter().map(|(name, operation)| (name.as_str(), vec![operation]));
+        parts::costs(html, &[("each operation", Colour::Blue)], &rows.collect::<Vec<_>>());
     });
 }
 
@@ -241,9 +222,7 @@ fn complaints(html: &mut Html, report: &Report) {
 
 fn configuration(html: &mut Html, report: &Report) {
     html.section("What was asked for", |html| {
-        let rows: Vec<Vec<String>> =
-            settings(report).into_iter().map(|(name, value)| vec![name, value]).collect();
-        html.tag("div", &[("class", "settings")], |html| html.table(&["setting", "value"], &rows));
+        settings(html, report);
         html.details("as JSON", |html| {
             html.line("pre", "", serde_json::to_string_pretty(&report.config).unwrap_or_default());
         });
