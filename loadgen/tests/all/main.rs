@@ -1,4 +1,6 @@
 //! The load generator from outside: what it writes.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod browser;
 mod pages;

@@ -21,7 +21,7 @@ pub enum Command {
     /// Makes a namespace of empty files, or what is missing of it
     Build(build::Args),
     /// Drives namenodes with a workload, measures, and writes a report
-    Run(measure::Args),
+    Run(Box<measure::Args>),
     /// Measures what this program itself can offer, against a namenode that answers constants
     SelfTest(self_test::Args),
     /// That namenode
@@ -35,7 +35,7 @@ pub enum Command {
 pub async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Build(args) => build::run(args).await,
-        Command::Run(args) => measure::run(args).await,
+        Command::Run(args) => measure::run(*args).await,
         Command::SelfTest(args) => self_test::run(args).await,
         Command::ConstantNamenode => self_test::serve().await,
         Command::Show(args) => show::run(&args),

@@ -176,6 +176,15 @@ fn opened(http: &str) -> u64 {
     calls.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
+/// Waits until the namenode has answered more calls of `open` than these.
+fn wait_for_opens(up: &Up, before: u64) {
+    wait(|| {
+        // Not more often: a run waits for namenodes to come to rest before it begins.
+        sleep(Duration::from_millis(400));
+        opened(&up.http[0]) > before
+    });
+}
+
 #[test]
 fn an_open_loop_shows_how_late_a_frozen_namenode_was() {
     let dir = tempfile::tempdir().unwrap();
@@ -187,7 +196,7 @@ fn an_open_loop_shows_how_late_a_frozen_namenode_was() {
     args.extend(["--rate", &rate, "--arrivals", "constant", "--duration", &length, "--warm-up", "0s"]);
     args.extend(["--clients", "4", "--report", path.to_str().unwrap()]);
     let mut running = trellis(&args).stdout(Stdio::null()).spawn().unwrap();
-    wait(|| opened(&up.http[0]) > 0);
+    wait_for_opens(&up, 0);
     kill(up.pid(0), Signal::SIGSTOP).unwrap();
     let since = Instant::now();
     sleep(FROZEN);
@@ -311,7 +320,7 @@ fn a_run_that_is_ended_reports_what_it_has() {
         let before = opened(&up.http[0]);
         let mut run = brief(&up, &path, &[&["--workload", "open"], args].concat());
         let run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        wait(|| opened(&up.http[0]) > before);
+        wait_for_opens(&up, before);
         run
     };
     let interrupt = |run: &Child| kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGINT).unwrap();
