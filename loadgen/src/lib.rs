@@ -9,7 +9,7 @@
 //! - [`config`]: what a run is asked to do; [`mod@run`]: from there to its report; [`stop`]: before its time
 //! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them; [`page`]: drawn
 //! - [`selftest`]: what this program itself can offer
-//! - [`target`]: clients of the namenodes; [`progress`], [`error`]
+//! - [`target`]: clients of the namenodes; [`progress`], [`files`], [`error`]
 //!
 //! Never here: blocks and datanodes. What is measured is the namespace.
 
@@ -46,6 +46,7 @@ pub mod show;
 pub mod selftest;
 
 pub mod error;
+pub mod files;
 pub mod progress;
 pub mod target;
 

@@ -330,7 +330,10 @@ mod tests {
             [0, 0, 0, 0, 0, 5999, 1000, 1000, 1000, 1000, 1]
         );
         // They were to begin at the same pace all the time.
-        assert_eq!(open.bins.iter().map(|bin| bin.begun).collect::<Vec<_>>(), [&[1000; 10][..], &[0]].concat());
+        assert_eq!(
+            open.bins.iter().map(|bin| bin.begun).collect::<Vec<_>>(),
+            [&[1000; 10][..], &[0]].concat()
+        );
         assert_eq!(open.bins[5].max_ns, 5_000_000_000);
     }
 

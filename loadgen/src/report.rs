@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::disturb::Disturbance;
 use crate::episodes::Episode;
 use crate::error::{Error, Result};
+use crate::files::write_whole;
 use crate::namespace::Spec;
 
 /// The schema that this program writes and reads.
@@ -260,14 +261,6 @@ impl Report {
         }
         serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
     }
-}
-
-/// Writes a file whole, or not at all.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".tmp");
-    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
-    written.map_err(Error::io(format!("writing {}", path.display())))
 }
 
 #[derive(Deserialize)]

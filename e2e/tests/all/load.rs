@@ -44,6 +44,8 @@ async fn drive(server: &Server) -> Result<Vec<String>> {
         cost_samples: 0,
         metrics: Vec::new(),
         server_pids: vec![server.namenode_pid(0)?],
+        disturb: Vec::new(),
+        late_after_s: 1.0,
     };
     let renamed = run(&usual).await?;
     let counts = [renamed.total.count, renamed.total.refused, renamed.total.errors];

@@ -2,7 +2,7 @@
 //!
 //! - [`html`]: markup in which what comes from outside is text
 //! - [`axis`]: ticks, and how figures are written; [`figure`]: what all drawings have in common
-//! - [`chart`]: lines and points over an axis; [`rows`]: bars and marks in rows
+//! - [`chart`]: lines and points over an axis, drawn by [`plot`]; [`rows`]: bars and marks in rows
 //! - [`run`]: the page of a run; [`pair`]: of two runs compared; [`parts`]: what both have
 //!
 //! There is no script in them, and they forbid any. What a drawing shows stands below it as a table, too.
@@ -13,6 +13,7 @@ pub mod figure;
 pub mod html;
 pub mod pair;
 mod parts;
+mod plot;
 pub mod rows;
 pub mod run;
 

@@ -74,8 +74,10 @@ fn tiles(html: &mut Html, a: &Report, b: &Report) {
         };
         both("operations/s", Some(a.ops_per_s), Some(b.ops_per_s), number);
         both("server CPU per operation", a.server_cpu_us_per_op, b.server_cpu_us_per_op, micros);
-        both("latency, p50", a.p50_us, b.p50_us, micros);
-        both("latency, p99", a.p99_us, b.p99_us, micros);
+        // Reports of older programs do not have them.
+        let known = |us: f64| Some(us).filter(|us| *us > 0.0);
+        both("latency, p50", known(a.p50_us), known(b.p50_us), micros);
+        both("latency, p99", known(a.p99_us), known(b.p99_us), micros);
         both("errors", Some(a.errors as f64), Some(b.errors as f64), number);
     });
 }
@@ -107,20 +109,19 @@ fn both<'a>(a: &'a Report, b: &'a Report) -> impl Iterator<Item = (&'a String, [
 }
 
 fn latencies(html: &mut Html, a: &Report, b: &Report) {
-    let parts: [(_, fn(&Operation) -> f64); 2] =
-        [("Latency, half of all (p50)", |one| one.p50_us), ("Latency, 99 of 100 (p99)", |one| one.p99_us)];
+    let rows = |of: fn(&Operation) -> f64| {
+        let figures =
+            move |pair: [&Operation; 2]| pair.map(|one| Some(of(one)).filter(|us| *us > 0.0)).to_vec();
+        both(a, b).map(move |(name, pair)| (name.clone(), figures(pair))).collect()
+    };
     html.section("Latency by operation", |html| {
-        for (title, of) in parts {
-            let figures =
-                |pair: [&Operation; 2]| pair.map(|one| Some(of(one)).filter(|us| *us > 0.0)).to_vec();
-            let drawn = Rows {
-                title: title.into(),
-                axis: Axis::log_micros("latency"),
-                style: Style::Marks,
-                series: SIDES.map(str::to_owned).into_iter().zip(COLOURS).collect(),
-                rows: both(a, b).map(|(name, pair)| (name.clone(), figures(pair))).collect(),
-            };
-            html.add(&drawn.figure());
+        for (title, rows) in [
+            ("Latency, half of all (p50)", rows(|one| one.p50_us)),
+            ("Latency, 99 of 100 (p99)", rows(|one| one.p99_us)),
+        ] {
+            let series = SIDES.map(str::to_owned).into_iter().zip(COLOURS).collect();
+            let axis = Axis::log_micros("latency");
+            html.add(&Rows { title: title.into(), axis, style: Style::Marks, series, rows }.figure());
         }
     });
 }

@@ -6,7 +6,7 @@ use super::axis::{self, Axis};
 use super::chart::{Band, Chart, Point};
 use super::figure::Colour;
 use super::html::Html;
-use super::rows::{Rows, Style};
+use super::rows::{Row, Rows, Style};
 use crate::report::{Operation, Report, Second};
 
 /// No chart over time has more points; those of longer runs are of several seconds each.
@@ -137,14 +137,15 @@ pub fn notes(html: &mut Html, notes: &[String]) {
 
 /// What operations cost the store, in bars: for each operation one for each side. Says so where nobody knows.
 pub fn costs(html: &mut Html, sides: &[(&str, Colour)], operations: &[(&str, Vec<&Operation>)]) {
-    let parts: [(_, _, fn(&Operation) -> Option<f64>); 2] = [
-        ("Round trips to the store", "round trips per operation", |one| one.store_round_trips_per_op),
-        ("Rows read and written", "rows per operation", |one| one.rows_per_op),
+    let rows = |of: fn(&Operation) -> Option<f64>| {
+        let figures = move |all: &[&Operation]| all.iter().map(|one| of(one)).collect();
+        operations.iter().map(move |(name, all)| ((*name).to_owned(), figures(all))).collect()
+    };
+    let parts: [(_, _, Vec<Row>); 2] = [
+        ("Round trips to the store", "round trips per operation", rows(|one| one.store_round_trips_per_op)),
+        ("Rows read and written", "rows per operation", rows(|one| one.rows_per_op)),
     ];
-    for (title, label, of) in parts {
-        let figures = |all: &[&Operation]| all.iter().map(|one| of(one)).collect::<Vec<_>>();
-        let rows: Vec<(String, Vec<Option<f64>>)> =
-            operations.iter().map(|(name, all)| ((*name).to_owned(), figures(all))).collect();
+    for (title, label, rows) in parts {
         if rows.iter().all(|(_, figures)| figures.iter().all(Option::is_none)) {
             html.line("p", "", format!("{title}: unknown."));
             continue;

@@ -22,9 +22,12 @@ pub struct Rows {
     pub style: Style,
     /// What each row has a figure of.
     pub series: Vec<(String, Colour)>,
-    /// A name, and a figure for each of the series; None: nobody knows.
-    pub rows: Vec<(String, Vec<Option<f64>>)>,
+    /// In this order.
+    pub rows: Vec<Row>,
 }
+
+/// A name, and a figure for each of the series; None: nobody knows.
+pub type Row = (String, Vec<Option<f64>>);
 
 /// How figures are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -60,9 +60,10 @@ fn tiles(html: &mut Html, report: &Report) {
             }
             None => tile(html, cpu, "unknown", why_unknown(report)),
         }
-        let late = report.open_loop.is_some().then_some("from the intended start").unwrap_or_default();
+        let late = if report.open_loop.is_some() { "from the intended start" } else { "" };
         for (name, value) in [("p50", total.p50_us), ("p99", total.p99_us), ("longest", total.max_us)] {
-            if let Some(value) = value {
+            // Reports of older programs do not have it.
+            if value > 0.0 {
                 tile(html, &format!("latency, {name}"), &micros(value), late);
             }
         }

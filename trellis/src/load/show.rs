@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use trellis_loadgen::compare::compare;
+use trellis_loadgen::files::write_whole;
 use trellis_loadgen::page::{pair, run};
-use trellis_loadgen::report::{Report, write_whole};
+use trellis_loadgen::report::Report;
 use trellis_loadgen::show::show;
 
 use crate::output::print;

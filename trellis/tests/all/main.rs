@@ -2,7 +2,7 @@
 //!
 //! - [`support`]: a cluster started by `trellis up`
 //! - [`cluster`]: `up`: death, restart, stop, the second start
-//! - [`load`]: the load generator, held against what the servers count
+//! - [`load`]: the load generator, held against what the servers count; [`load_disturbed`]: when it, or they, are disturbed
 //! - [`stores`]: `store init`, cut short anywhere; `check`; `dump`
 //! - [`verbs`]: `fs`, with the stock shell's exit codes
 
@@ -11,6 +11,7 @@
 mod admin;
 mod cluster;
 mod load;
+mod load_disturbed;
 mod stores;
 mod support;
 mod verbs;
