@@ -6,7 +6,7 @@ use e2e::bench::{PAIRS, Spread, median};
 use e2e::server::{Server, Shape};
 use tokio::runtime::Runtime;
 use trellis_loadgen::build::build;
-use trellis_loadgen::config::{Config, Pick, Popularity};
+use trellis_loadgen::config::{Config, Pick, Popularity, usual_late_after_s};
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
 use trellis_loadgen::run::run;
@@ -156,6 +156,8 @@ impl Bench {
             cost_samples: 0,
             metrics: Vec::new(),
             server_pids: vec![side.pid],
+            disturb: Vec::new(),
+            late_after_s: usual_late_after_s(),
         };
         let report = self
             .runtime

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::server::Server;
 use trellis_loadgen::build::build;
-use trellis_loadgen::config::{Config, Pick, Popularity};
+use trellis_loadgen::config::{Config, Pick, Popularity, usual_late_after_s};
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
@@ -45,7 +45,7 @@ async fn drive(server: &Server) -> Result<Vec<String>> {
         metrics: Vec::new(),
         server_pids: vec![server.namenode_pid(0)?],
         disturb: Vec::new(),
-        late_after_s: 1.0,
+        late_after_s: usual_late_after_s(),
     };
     let renamed = run(&usual).await?;
     let counts = [renamed.total.count, renamed.total.refused, renamed.total.errors];

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Pick};
-use crate::drive::{self, Phase, Worker};
+use crate::drive::{self, Control, Phase, Worker};
 use crate::error::{Error, Result};
 use crate::namespace::Spec;
 use crate::ops::NewFile;
 use crate::pick::{Picker, Picks};
 use crate::servers::cpu;
+use crate::stop::Stop;
 use crate::target::Target;
 use crate::tree::Tree;
 
@@ -51,9 +52,10 @@ pub async fn run(config: &Config, spec: &Spec) -> Result<Offered> {
         open: None,
         seed: config.seed,
     };
-    let (workers, _) = drive::run(workers.collect(), phase("warming up", config.warm_up_s)).await?;
+    let now = || Control::new(&Stop::default());
+    let (workers, _) = drive::run(workers.collect(), phase("warming up", config.warm_up_s), now()).await?;
     let before = cpu::own_seconds();
-    let (_, outcome) = drive::run(workers, phase("measuring", config.duration_s)).await?;
+    let (_, outcome) = drive::run(workers, phase("measuring", config.duration_s), now()).await?;
     let cpu_s = cpu::own_seconds() - before;
     let count: u64 = outcome.recorder.ops().map(|(_, record)| record.success).sum();
     if count == 0 || count != outcome.recorder.count() {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-use trellis_loadgen::config::{Config, Pick, Popularity};
+use trellis_loadgen::config::{Config, Pick, Popularity, usual_late_after_s};
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
@@ -90,6 +90,8 @@ fn config(args: &Args, port: u16) -> Config {
         cost_samples: 0,
         metrics: Vec::new(),
         server_pids: Vec::new(),
+        disturb: Vec::new(),
+        late_after_s: usual_late_after_s(),
     }
 }
 
