@@ -15,6 +15,8 @@ use crate::hadoop::{Hadoop, nameservice, stdout_of, tail};
 
 /// How long a stock server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// In the NameNode's folder.
+const NAMENODE_LOG: &str = "namenode.log";
 /// Blocks as small as Trellis takes them, and dead datanodes told after 13 s instead of 10 minutes.
 const NAMENODE: [&str; 4] = [
     "dfs.namenode.fs-limits.min-block-size=1024",
@@ -181,6 +183,13 @@ impl Stock {
         Hadoop::configure(&self.dir.path().join("client"), self.port, 0, &[&replication])
     }
 
+    /// The lines of its audit log so far, each with its end.
+    pub fn audit_log(&self) -> Result<String> {
+        let path = self.dir.path().join(NAMENODE_LOG);
+        let log = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        Ok(log.split_inclusive('\n').filter(|line| line.contains(" FSNamesystem.audit: ")).collect())
+    }
+
     /// The NameNode's process.
     pub fn namenode_pid(&self) -> u32 {
         self.namenode.child.id()
@@ -214,7 +223,7 @@ fn start_namenode(hadoop: &Hadoop, dir: &Path, port: u16, audited: bool) -> Resu
     if audited {
         command.env("HADOOP_OPTS", "-Dharness.audit.logger=INFO");
     }
-    let mut namenode = Process::of(command, dir.join("namenode.log"), "NameNode".to_owned())?;
+    let mut namenode = Process::of(command, dir.join(NAMENODE_LOG), "NameNode".to_owned())?;
     let deadline = Instant::now() + START_LIMIT;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         namenode.ensure_alive()?;

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::namespace::Spec;
 use crate::progress::Progress;
 use crate::target::Target;
-use crate::tree::{ABSENT, Tree, each_dir, find_spec};
+use crate::tree::{ABSENT, Tree, each, find_spec};
 
 /// Of directories and of files.
 const DIR_MODE: u16 = 0o755;
@@ -64,7 +64,7 @@ pub async fn build(target: &Target, base: &str, spec: &Spec, workers: u32) -> Re
         spec.dirs().into(),
         "directories, {per_sec}, {eta}",
     );
-    each_dir(&clients, spec.dirs(), workers.max(1), &progress, {
+    each(&clients, spec.dirs(), workers.max(1), &progress, {
         let (tree, made) = (tree.clone(), made.clone());
         move |client, dir| {
             let (tree, made, options) = (tree.clone(), made.clone(), options.clone());

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::namespace::Spec;
 use crate::report::{Operation, Report, Second};
 use crate::show::{figure, table};
 
@@ -139,8 +140,10 @@ pub(crate) fn differences(a: &Report, b: &Report) -> Vec<String> {
             format!("{name}: A {value}, B {}", other.get(name.as_str()).cloned().unwrap_or_default())
         })
         .collect();
-    if a.namespace.spec != b.namespace.spec {
-        all.push(format!("namespace: A {}, B {}", a.namespace.spec, b.namespace.spec));
+    let [one, other] = [a, b].map(|report| report.namespace.as_ref().map(|namespace| &namespace.spec));
+    if one != other {
+        let [one, other] = [one, other].map(|spec| spec.map_or("none".to_owned(), Spec::to_string));
+        all.push(format!("namespace: A {one}, B {other}"));
     }
     if a.build != b.build {
         all.push(format!("build: A {}, B {}", a.build, b.build));

@@ -1,6 +1,7 @@
 //! What a run is asked to do: embedded whole in its report.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -60,6 +61,9 @@ pub struct Config {
     /// Operations of a disturbed run that take longer are late.
     #[serde(default = "usual_late_after_s")]
     pub late_after_s: f64,
+    /// Of a replay, whose workload is `replay`; then what else only a run can have is as if it was not asked for.
+    #[serde(default)]
+    pub replay: Option<ReplayConfig>,
 }
 
 /// What counts as late when nothing else is said.
@@ -67,10 +71,29 @@ pub fn usual_late_after_s() -> f64 {
     1.0
 }
 
+/// What a replay is asked to do, besides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplayConfig {
+    /// The trace's files, in order.
+    pub files: Vec<PathBuf>,
+    /// So many times as fast as the trace; None: as fast as possible.
+    pub speed: Option<f64>,
+    /// Each line by the user that it names, instead of all by one.
+    pub as_logged: bool,
+    /// So many lines are read at most.
+    pub limit: Option<u64>,
+    /// What begins so long after the first line.
+    pub from_s: f64,
+    /// And not later than this.
+    pub until_s: Option<f64>,
+    /// What an earlier replay left in the base is deleted before.
+    pub fresh: bool,
+}
+
 impl Config {
     /// The mix, when everything makes sense.
     pub fn check(&self) -> Result<Mix> {
-        check_base(&self.base)?;
+        self.check_common()?;
         let refused = |what: &str| Err(Error::refused(what));
         let times = [self.warm_up_s, self.duration_s];
         if times.iter().any(|time| Duration::try_from_secs_f64(*time).is_err()) || self.duration_s <= 0.0 {
@@ -79,11 +102,6 @@ impl Config {
         disturb::check(&self.disturb, Duration::from_secs_f64(self.duration_s))?;
         if Duration::try_from_secs_f64(self.late_after_s).is_err() {
             return refused("--late-after is a length of time");
-        }
-        if !(1..=MAX_CLIENTS).contains(&self.clients) || !(1..=self.clients).contains(&self.connections) {
-            return Err(Error::refused(format!(
-                "--clients is from 1 to {MAX_CLIENTS}, --connections from 1 to as many as clients"
-            )));
         }
         match (self.rate, self.arrivals) {
             (None, Some(_)) => return refused("--arrivals needs a --rate"),
@@ -94,14 +112,6 @@ impl Config {
             }
             _ => {}
         }
-        if let Some(twice) =
-            self.metrics.iter().enumerate().find(|(at, name)| self.metrics[..*at].contains(name))
-        {
-            return Err(Error::refused(format!("--metrics names {} twice: it would count twice", twice.1)));
-        }
-        if !self.metrics.is_empty() && !self.server_pids.is_empty() {
-            return refused("give --metrics, or --server-pid for servers without them, not both");
-        }
         let mix = self.workload.mix(self.create_share).map_err(Error::refused)?;
         if self.pick != Pick::Popular && !mix.single().is_some_and(is_done_to_files) {
             return refused("--pick once and all are for workloads of one operation on files that are there");
@@ -110,6 +120,25 @@ impl Config {
             return refused("--pick once and all take every file, so --popularity and --hot have no meaning");
         }
         Ok(mix)
+    }
+
+    /// What runs and replays share.
+    pub(crate) fn check_common(&self) -> Result<()> {
+        check_base(&self.base)?;
+        if !(1..=MAX_CLIENTS).contains(&self.clients) || !(1..=self.clients).contains(&self.connections) {
+            return Err(Error::refused(format!(
+                "--clients is from 1 to {MAX_CLIENTS}, --connections from 1 to as many as clients"
+            )));
+        }
+        if let Some(twice) =
+            self.metrics.iter().enumerate().find(|(at, name)| self.metrics[..*at].contains(name))
+        {
+            return Err(Error::refused(format!("--metrics names {} twice: it would count twice", twice.1)));
+        }
+        if !self.metrics.is_empty() && !self.server_pids.is_empty() {
+            return Err(Error::refused("give --metrics, or --server-pid for servers without them, not both"));
+        }
+        Ok(())
     }
 }
 
@@ -218,6 +247,7 @@ pub(crate) mod tests {
             server_pids: Vec::new(),
             disturb: vec!["stop:4711@500ms+2s".parse().expect("well formed")],
             late_after_s: 0.5,
+            replay: None,
         }
     }
 

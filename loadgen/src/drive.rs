@@ -6,7 +6,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,22 +25,20 @@ use crate::mix::Op;
 use crate::ops::{Done, End, NewFile, Task, perform};
 use crate::pick::{Effect, Picker};
 use crate::progress::Progress;
-use crate::record::{Recorder, Times};
+use crate::record::{Recorder, Recorders, Times};
 use crate::stop::Stop;
 
 /// Operations that are under way may take so long once no more begin; then they count as errors.
-const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 /// Operations that one client has under way; further ones begin when some have ended.
-const MAX_UNDER_WAY: usize = 4096;
+pub(crate) const MAX_UNDER_WAY: usize = 4096;
 /// Arrivals that wait for one client; then the clock's thread waits for it, and further arrivals are late.
 const MAX_WAITING: usize = 65_536;
-/// Clients share recorders: one each would take much memory.
-const RECORDERS: usize = 16;
 /// How exactly the clock's thread wakes up.
 const TIMER_SLACK_NS: u64 = 1;
 /// The clock's thread looks at least so often whether the phase was ended.
-const LONGEST_SLEEP: Duration = Duration::from_millis(100);
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A client with what it picks.
 #[derive(Debug)]
@@ -86,17 +84,17 @@ impl Control {
 
 /// What came of a phase.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct Outcome<K = Op> {
     /// What happened.
-    pub recorder: Recorder,
+    pub recorder: Recorder<K>,
     /// Until the last operation had ended.
     pub elapsed: Duration,
     /// Operations that were to begin in an open loop.
     pub intended: u64,
     /// It ended early since there was nothing left to work on.
     pub exhausted: bool,
-    /// How long operations began: as long as it was to be, or until somebody ended it.
-    pub length: Duration,
+    /// When somebody ended it before its time.
+    pub stopped_at: Option<Duration>,
 }
 
 struct Shared {
@@ -104,7 +102,7 @@ struct Shared {
     phase: Phase,
     stop: Stop,
     stopped_at: OnceLock<Duration>,
-    recorders: Vec<Mutex<Recorder>>,
+    recorders: Recorders<Op>,
     ended: AtomicU64,
     exhausted: AtomicBool,
 }
@@ -131,37 +129,27 @@ impl Shared {
         sleep(DRAIN_LIMIT).await;
     }
 
-    fn with_recorder(&self, worker: usize, note: impl FnOnce(&mut Recorder)) {
-        if let Some(recorder) = self.recorders.get(worker % RECORDERS) {
-            note(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-    }
-
     fn note(&self, worker: usize, op: Op, intended: Duration, begun: Duration, done: &Done) {
         let times = Times { intended, begun, ended: self.now() };
-        self.with_recorder(worker, |recorder| recorder.note(op, times, done));
+        self.recorders.with(worker, |recorder| recorder.note(op, times, done));
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
     fn unfinished(&self, worker: usize, op: Op, intended: Duration) {
         let now = self.now();
-        self.with_recorder(worker, |recorder| recorder.unfinished(op, intended, now));
+        self.recorders.with(worker, |recorder| recorder.unfinished(op, intended, now));
     }
 }
 
 /// Runs a phase to its end; the workers come back for the next one.
 pub async fn run(workers: Vec<Worker>, phase: Phase, control: Control) -> Result<(Vec<Worker>, Outcome)> {
     let Control { started, stop, episodes } = control;
-    let recorder = || {
-        let recorder = Recorder::default().with_episodes(episodes.clone());
-        if phase.open.is_some() { recorder.with_lateness() } else { recorder }
-    };
     let shared = Arc::new(Shared {
         started,
         phase,
         stop,
         stopped_at: OnceLock::new(),
-        recorders: (0..RECORDERS).map(|_| Mutex::new(recorder())).collect(),
+        recorders: Recorders::new(phase.open.is_some(), episodes),
         ended: AtomicU64::new(0),
         exhausted: AtomicBool::new(false),
     });
@@ -197,13 +185,10 @@ pub async fn run(workers: Vec<Worker>, phase: Phase, control: Control) -> Result
         None => 0,
     };
     workers.sort_by_key(|worker| worker.picker.client());
-    let mut merged = recorder();
-    for recorder in &shared.recorders {
-        merged.merge(std::mem::take(&mut *recorder.lock().unwrap_or_else(PoisonError::into_inner)));
-    }
     let exhausted = shared.exhausted.load(Ordering::Relaxed);
-    let length = shared.stopped_at.get().map_or(phase.length, |at| phase.length.min(*at));
-    Ok((workers, Outcome { recorder: merged, elapsed, intended, exhausted, length }))
+    let stopped_at = shared.stopped_at.get().copied().filter(|at| *at < phase.length);
+    let recorder = shared.recorders.merged();
+    Ok((workers, Outcome { recorder, elapsed, intended, exhausted, stopped_at }))
 }
 
 /// One client of a closed loop.
@@ -245,7 +230,8 @@ async fn open(
     while more || !under_way.is_empty() {
         tokio::select! {
             biased;
-            Some(Ended { op, intended, begun, effect, done }) = under_way.next(), if !under_way.is_empty() => {
+            Some((begun, done)) = under_way.next(), if !under_way.is_empty() => {
+                let Begun { op, intended, begun, effect } = begun;
                 shared.note(index, op, intended, begun, &done);
                 worker.note(effect, &done);
             }
@@ -265,7 +251,7 @@ async fn open(
         }
     }
     for left in &under_way {
-        shared.unfinished(index, left.op, left.intended);
+        shared.unfinished(index, left.begun.op, left.begun.intended);
     }
     worker
 }
@@ -278,44 +264,45 @@ impl Worker {
         }
     }
 
-    fn begin(&self, task: Task, effect: Effect, intended: Duration, begun: Duration) -> UnderWay {
+    fn begin(&self, task: Task, effect: Effect, intended: Duration, begun: Duration) -> UnderWay<Begun> {
         let (client, new_file, op) = (self.client.clone(), self.new_file, task.op);
         let done = async move { perform(&client, &task, new_file).await }.boxed();
-        UnderWay { op, intended, begun, effect, done }
+        UnderWay { begun: Begun { op, intended, begun, effect }, done }
     }
 }
 
 /// An operation of an open loop.
-struct UnderWay {
+#[derive(Debug, Clone, Copy)]
+struct Begun {
     op: Op,
     intended: Duration,
     begun: Duration,
     effect: Effect,
-    done: BoxFuture<'static, Done>,
 }
 
-/// One that has ended.
-struct Ended {
-    op: Op,
-    intended: Duration,
-    begun: Duration,
-    effect: Effect,
-    done: Done,
+/// An operation that runs, and what must be known of it when it has ended.
+pub(crate) struct UnderWay<T> {
+    pub begun: T,
+    pub done: BoxFuture<'static, Done>,
 }
 
-impl Future for UnderWay {
-    type Output = Ended;
+impl<T: Copy + Unpin> Future for UnderWay<T> {
+    type Output = (T, Done);
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ended> {
-        let UnderWay { op, intended, begun, effect, .. } = *self;
-        self.done.poll_unpin(context).map(|done| Ended { op, intended, begun, effect, done })
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<(T, Done)> {
+        let begun = self.begun;
+        self.done.poll_unpin(context).map(|done| (begun, done))
     }
+}
+
+/// Of the calling thread. Without it it would wake up less exactly, and the operations' lateness shows that.
+pub(crate) fn wake_exactly() {
+    let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
 }
 
 /// Tells clients in turn to begin, each time when it is time. How many were to begin.
 fn keep_time(schedule: Schedule, shared: &Shared, clients: &[mpsc::Sender<Duration>]) -> u64 {
-    // Without it the thread would wake up less exactly, and the operations' lateness shows that.
-    let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NS);
+    wake_exactly();
     let mut intended = 0;
     let mut gone = false;
     for (start, client) in schedule.zip(clients.iter().cycle()) {

@@ -4,9 +4,10 @@
 //! - [`mix`]: THE tables of operations and workloads; [`ops`]: what each operation does
 //! - [`pick`]: what the next one is done to; [`popularity`]: which files are liked more
 //! - [`arrivals`]: when operations of an open loop begin; [`drive`]: the loops
-//! - [`record`]: what happened; [`servers`]: what the servers counted
+//! - [`record`]: what happened; [`servers`]: what the servers counted; [`watch`]: what is counted while operations run
 //! - [`disturb`]: what is done to the servers meanwhile; [`episodes`]: what happened from one such thing to the next
 //! - [`config`]: what a run is asked to do; [`mod@run`]: from there to its report; [`stop`]: before its time
+//! - [`trace`]: audit logs: replayed, made from a mix, made anonymous
 //! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them; [`page`]: drawn
 //! - [`selftest`]: what this program itself can offer
 //! - [`target`]: clients of the namenodes; [`progress`], [`files`], [`error`]
@@ -31,10 +32,13 @@ pub mod disturb;
 pub mod episodes;
 pub mod record;
 pub mod servers;
+pub mod watch;
 
 pub mod config;
 pub mod run;
 pub mod stop;
+
+pub mod trace;
 
 pub mod report;
 mod summary;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use trellis_proto::exception::Kind;
 
 use crate::config::Hot;
+use crate::record::Key;
 
 /// What a client does to a file or a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +90,16 @@ impl Op {
     /// Its line in the table.
     pub fn row(self) -> &'static OpRow {
         &OPS[self as usize]
+    }
+}
+
+impl Key for Op {
+    fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    fn calls(self) -> &'static [&'static str] {
+        self.row().calls
     }
 }
 
@@ -214,10 +225,18 @@ static WORKLOADS: &[WorkloadRow] = &[
     single("chmod_dir",       &[(Op::ChmodDir, 100.0)]),
 ];
 
+/// Of reports of replays: its operations are those of a trace.
+static REPLAY: WorkloadRow = single("replay", &[]);
+
 impl Workload {
-    /// The names of all.
+    /// The names of all that can be run.
     pub fn names() -> impl Iterator<Item = &'static str> {
         WORKLOADS.iter().map(|row| row.name)
+    }
+
+    /// That of a report of a replay.
+    pub fn replay() -> Workload {
+        Workload(&REPLAY)
     }
 
     /// Its name.
@@ -232,6 +251,7 @@ impl Workload {
     pub fn mix(self, create_percent: Option<f64>) -> Result<Mix, &'static str> {
         let mix = Mix::of(self.0.shares);
         match create_percent {
+            _ if self.0.shares.is_empty() => Err("a trace is replayed by 'trellis load replay'"),
             None => Ok(mix),
             Some(_) if mix.single().is_some() => Err("--create-share is for mixes"),
             Some(percent) if (0.0..100.0).contains(&percent) => Ok(mix.with_creates(percent)),
@@ -265,7 +285,7 @@ impl FromStr for Workload {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = WORKLOADS.iter().find(|row| row.name == name).map(Workload);
+        let found = WORKLOADS.iter().chain([&REPLAY]).find(|row| row.name == name).map(Workload);
         found.ok_or_else(|| format!("there are {}", Workload::names().collect::<Vec<_>>().join(", ")))
     }
 }
@@ -334,6 +354,7 @@ mod tests {
         for (op, before) in usual.shares().iter().filter(|(op, _)| *op != Op::Create) {
             assert!((share(&more, *op) / before - 0.8 / 0.973).abs() < 1e-9, "{op:?}");
         }
+        assert!("replay".parse::<Workload>().expect("one").mix(None).is_err());
         let single = "open".parse::<Workload>().expect("one").mix(Some(5.0));
         assert!(single.is_err() && "spotify".parse::<Workload>().expect("one").mix(Some(100.0)).is_err());
     }

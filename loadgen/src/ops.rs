@@ -43,6 +43,13 @@ pub enum End {
     },
     /// Anything else.
     Error(Error),
+    /// An answer that does not fit what was to come of it: an error, too.
+    Differs {
+        /// In which way.
+        kind: &'static str,
+        /// What was asked.
+        example: String,
+    },
 }
 
 /// What new files are like: the namenode's own suggestion, asked for once.
@@ -100,24 +107,28 @@ async fn create(client: &Client, path: &str, new_file: NewFile) -> Done {
     }
 }
 
-/// Without the library's writer, which would also renew a lease.
 async fn append(client: &Client, path: &str) -> Done {
+    match append_and_close(client, path).await {
+        Ok(true) => Done { answered: 2, end: End::Success },
+        Ok(false) => Done { answered: 2, end: End::Refused { by_exception: false } },
+        Err((answered, error)) => failed(Op::Append, answered, error),
+    }
+}
+
+/// Without the library's writer, which would also renew a lease. False: the file is not closed.
+///
+/// # Errors
+/// After so many calls that were answered.
+pub(crate) async fn append_and_close(client: &Client, path: &str) -> Result<bool, (usize, Error)> {
     let request = hdfs::AppendRequestProto {
         src: path.to_owned(),
         client_name: client.name().to_owned(),
         flag: Some(hdfs::CreateFlagProto::Append as u32),
     };
-    let answer = match client.call(&rpc::APPEND, &request).await {
-        Ok(answer) => answer,
-        Err(error) => return failed(Op::Append, 0, error),
-    };
+    let answer = client.call(&rpc::APPEND, &request).await.map_err(|error| (0, error))?;
     // Files of a run are empty, so there is no last block; 0 stands for "whichever file has this path".
     let file_id = answer.stat.map_or(0, |status| status.file_id());
-    match client.complete(path, file_id, None).await {
-        Ok(true) => Done { answered: 2, end: End::Success },
-        Ok(false) => Done { answered: 2, end: End::Refused { by_exception: false } },
-        Err(error) => failed(Op::Append, 1, error),
-    }
+    client.complete(path, file_id, None).await.map_err(|error| (1, error))
 }
 
 /// An operation of one call.

@@ -268,6 +268,7 @@ mod tests {
             server_pids: Vec::new(),
             disturb: Vec::new(),
             late_after_s: 1.0,
+            replay: None,
         }
     }
 

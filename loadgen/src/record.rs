@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
 use crate::episodes::{EpisodeRecord, EpisodeRecords};
-use crate::mix::{MAX_CALLS, OPS, Op};
+use crate::mix::{MAX_CALLS, Op};
 use crate::ops::{Done, End};
 
 /// Latencies are told apart to three digits, from a microsecond to an hour.
@@ -21,11 +22,22 @@ const MAX_BINS: usize = 1_000_000;
 
 /// The kind of error of operations that had not ended when their time was over.
 pub const UNFINISHED: &str = "unfinished";
+/// Clients share recorders: one each would take much memory.
+const SHARDS: usize = 16;
+
+/// By what operations are told apart: a line of a table.
+pub trait Key: Copy + Ord {
+    /// In reports.
+    fn name(self) -> &'static str;
+
+    /// The calls that it consists of, in order.
+    fn calls(self) -> &'static [&'static str];
+}
 
 /// Of all operations.
-#[derive(Debug, Default)]
-pub struct Recorder {
-    ops: BTreeMap<Op, OpRecord>,
+#[derive(Debug)]
+pub struct Recorder<K = Op> {
+    ops: BTreeMap<K, OpRecord>,
     /// How late operations of an open loop began, ns.
     late: Option<Histogram<u64>>,
     /// By episode, when the run is to be disturbed.
@@ -87,9 +99,15 @@ fn histogram() -> Option<Histogram<u64>> {
     Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS).ok()
 }
 
-impl Recorder {
+impl<K> Default for Recorder<K> {
+    fn default() -> Recorder<K> {
+        Recorder { ops: BTreeMap::new(), late: None, episodes: None, errors: BTreeMap::new() }
+    }
+}
+
+impl<K: Key> Recorder<K> {
     /// Notes an operation.
-    pub fn note(&mut self, op: Op, times: Times, done: &Done) {
+    pub fn note(&mut self, op: K, times: Times, done: &Done) {
         let Some(record) = self.op(op) else { return };
         let latency = times.ended.saturating_sub(times.intended);
         record.latency.saturating_record(nanos(latency));
@@ -100,6 +118,7 @@ impl Recorder {
             End::Success => false,
             End::Refused { by_exception } => *by_exception,
             End::Error(error) => error.exception().is_some() && error.attempts() > 0,
+            End::Differs { .. } => false,
         };
         if by_exception && let Some(calls) = record.exceptions.get_mut(done.answered) {
             *calls += 1;
@@ -112,6 +131,10 @@ impl Recorder {
                 let kind = error.exception().map_or("no answer", |exception| exception.kind.class());
                 self.error(kind, error.to_string());
             }
+            End::Differs { kind, example } => {
+                record.errors += 1;
+                self.error(kind, example.clone());
+            }
         }
         if let Some(episodes) = self.episodes.as_mut() {
             episodes.note(times.intended, latency, &done.end);
@@ -122,7 +145,7 @@ impl Recorder {
     }
 
     /// Notes operations that had not ended when their time was over.
-    pub fn unfinished(&mut self, op: Op, intended: Duration, now: Duration) {
+    pub fn unfinished(&mut self, op: K, intended: Duration, now: Duration) {
         let Some(record) = self.op(op) else { return };
         let latency = now.saturating_sub(intended);
         record.errors += 1;
@@ -131,22 +154,22 @@ impl Recorder {
         if let Some(episodes) = self.episodes.as_mut() {
             episodes.unfinished(intended, latency);
         }
-        self.error(UNFINISHED, format!("{}: had not ended when the run did", op.row().name));
+        self.error(UNFINISHED, format!("{}: had not ended when the run did", op.name()));
     }
 
     /// Also notes how late operations begin.
-    pub fn with_lateness(mut self) -> Recorder {
+    pub fn with_lateness(mut self) -> Recorder<K> {
         self.late = histogram();
         self
     }
 
     /// Also counts by episode.
-    pub fn with_episodes(mut self, episodes: Option<EpisodeRecords>) -> Recorder {
+    pub fn with_episodes(mut self, episodes: Option<EpisodeRecords>) -> Recorder<K> {
         self.episodes = episodes;
         self
     }
 
-    fn op(&mut self, op: Op) -> Option<&mut OpRecord> {
+    fn op(&mut self, op: K) -> Option<&mut OpRecord> {
         match self.ops.entry(op) {
             Entry::Occupied(there) => Some(there.into_mut()),
             // The bounds are constants that are in order.
@@ -165,7 +188,7 @@ impl Recorder {
     }
 
     /// Takes in what another has.
-    pub fn merge(&mut self, other: Recorder) {
+    pub fn merge(&mut self, other: Recorder<K>) {
         for (op, theirs) in other.ops {
             match self.ops.get_mut(&op) {
                 Some(ours) => ours.merge(&theirs),
@@ -188,12 +211,12 @@ impl Recorder {
     }
 
     /// Operations that were done, in the order of the table.
-    pub fn ops(&self) -> impl Iterator<Item = (Op, &OpRecord)> {
-        OPS.iter().filter_map(|row| Some((row.op, self.ops.get(&row.op)?)))
+    pub fn ops(&self) -> impl Iterator<Item = (K, &OpRecord)> {
+        self.ops.iter().map(|(op, record)| (*op, record))
     }
 
     /// Of one operation.
-    pub fn of(&self, op: Op) -> Option<&OpRecord> {
+    pub fn of(&self, op: K) -> Option<&OpRecord> {
         self.ops.get(&op)
     }
 
@@ -219,6 +242,37 @@ impl Recorder {
     /// How many ended or were given up.
     pub fn count(&self) -> u64 {
         self.ops.values().map(OpRecord::count).sum()
+    }
+}
+
+/// Recorders that many clients write to at once.
+#[derive(Debug)]
+pub struct Recorders<K>(Vec<Mutex<Recorder<K>>>);
+
+impl<K: Key> Recorders<K> {
+    /// None of them has anything yet; `lateness`: they also note how late operations begin.
+    pub fn new(lateness: bool, episodes: Option<EpisodeRecords>) -> Recorders<K> {
+        let recorder = || {
+            let recorder = Recorder::default().with_episodes(episodes.clone());
+            if lateness { recorder.with_lateness() } else { recorder }
+        };
+        Recorders((0..SHARDS).map(|_| Mutex::new(recorder())).collect())
+    }
+
+    /// Writes to the one that a client uses.
+    pub fn with(&self, client: usize, note: impl FnOnce(&mut Recorder<K>)) {
+        if let Some(recorder) = self.0.get(client % SHARDS) {
+            note(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Takes out what all have.
+    pub fn merged(&self) -> Recorder<K> {
+        let mut merged = Recorder::default();
+        for recorder in &self.0 {
+            merged.merge(std::mem::take(&mut *recorder.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
+        merged
     }
 }
 
@@ -273,7 +327,7 @@ impl Bin {
         match end {
             End::Success => self.success += 1,
             End::Refused { .. } => self.refused += 1,
-            End::Error(_) => self.errors += 1,
+            End::Error(_) | End::Differs { .. } => self.errors += 1,
         }
     }
 

@@ -31,14 +31,17 @@ pub struct Report {
     pub run: u32,
     /// The whole configuration, seed included.
     pub config: Config,
-    /// The namespace that it ran on.
-    pub namespace: Namespace,
+    /// The namespace that it ran on; a replay makes its own.
+    pub namespace: Option<Namespace>,
     /// Files were made without blocks (create and complete), and no datanode was asked.
     pub metadata_only: bool,
     /// All operations together.
     pub total: Total,
     /// How the arrivals of an open loop were kept.
     pub open_loop: Option<OpenLoop>,
+    /// What became of a trace's lines.
+    #[serde(default)]
+    pub replay: Option<Replay>,
     /// Operations by name.
     pub operations: BTreeMap<String, Operation>,
     /// Calls by method, as issued and as the servers counted them.
@@ -134,6 +137,48 @@ pub struct OpenLoop {
     pub late_p99_us: f64,
     /// How late operations began.
     pub late_max_us: f64,
+}
+
+/// What became of a trace's lines: `lines` are `replayed`, and those in `skipped`, and those in `broken`. Of those that
+/// were replayed the report's total tells the successes, the refused ones (as the trace says) and the errors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replay {
+    /// Lines that were read.
+    pub lines: u64,
+    /// Lines that were replayed, whatever came of them.
+    pub replayed: u64,
+    /// Lines that were not, by why.
+    pub skipped: BTreeMap<String, u64>,
+    /// Lines that cannot be read, by why.
+    pub broken: Vec<ErrorKind>,
+    /// From the first line that was replayed to the last, in the trace.
+    pub trace_s: f64,
+    /// Directories that were made before.
+    pub prepared_dirs: u64,
+    /// Files that were made before.
+    pub prepared_files: u64,
+    /// How long that took.
+    pub prepared_s: f64,
+    /// Lines that name what the trace itself had moved or removed, or never made.
+    pub unexplained: u64,
+    /// Lines that waited for an earlier one to end, since the order mattered.
+    pub waited: u64,
+    /// By how much the achieved rate differs from the offered one, percent of it; None: as fast as possible.
+    pub rate_error_percent: Option<f64>,
+    /// Lines that began in another second than they were to.
+    pub in_another_second: u64,
+}
+
+impl Replay {
+    /// Lines that were skipped.
+    pub fn skipped_lines(&self) -> u64 {
+        self.skipped.values().sum()
+    }
+
+    /// Lines that cannot be read.
+    pub fn broken_lines(&self) -> u64 {
+        self.broken.iter().map(|kind| kind.count).sum()
+    }
 }
 
 /// One operation. Latencies are of all that ended, from the intended start.
@@ -339,10 +384,11 @@ pub(crate) mod tests {
             begun_at_ms: 1,
             run: 7,
             config: crate::config::tests::config(),
-            namespace: Namespace { spec: Spec::default(), files_present: 9 },
+            namespace: Some(Namespace { spec: Spec::default(), files_present: 9 }),
             metadata_only: true,
             total,
             open_loop: Some(open_loop),
+            replay: None,
             operations: [("open".to_owned(), operation)].into(),
             calls: [("getBlockLocations".to_owned(), calls)].into(),
             store: [("commits".to_owned(), 0.0)].into(),

@@ -8,7 +8,7 @@ use trellis_client::Client;
 
 use crate::arrivals::Arrivals;
 use crate::config::Config;
-use crate::disturb::conduct::{Conducted, Plan, counts};
+use crate::disturb::conduct::{Conducted, Plan};
 use crate::drive::{self, Control, Outcome, Phase, Worker};
 use crate::episodes::EpisodeRecords;
 use crate::error::{Error, Result};
@@ -17,11 +17,12 @@ use crate::namespace::mixed;
 use crate::ops::{NewFile, perform};
 use crate::pick::{Picker, Picks};
 use crate::report::{Namespace, Report, SCHEMA};
-use crate::servers::{Growth, Servers, cpu};
+use crate::servers::{Growth, Servers};
 use crate::stop::Stop;
 use crate::summary::{self, Measured};
 use crate::target::Target;
 use crate::tree::survey;
+use crate::watch::Watch;
 
 /// Directories that are looked at at once before a run.
 const SURVEY_WORKERS: u32 = 64;
@@ -90,24 +91,19 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
         let warm_up = phase(config, "warming up", config.warm_up_s, 1);
         (workers, _) = drive::run(workers, warm_up, Control::new(stop)).await?;
     }
-    let (before, cpu_before, counts_before) =
-        (servers.read_at_rest().await?, cpu::own_seconds(), counts(&clients));
+    let watch = Watch::begin(servers, clients.clone()).await?;
     if stop.is_asked() {
         return Err(Error::Ended);
     }
     let (outcome, conducted) = measure(config, workers, plan, &clients, stop).await?;
-    let (client_cpu_s, counts_after) = (cpu::own_seconds() - cpu_before, counts(&clients));
-    // A server that was killed meanwhile does not answer: the rest is worth a report all the same.
-    let after = servers.read_at_rest().await;
     let measured = Measured {
         config,
-        mix: &mix,
+        shares: mix.shares(),
         outcome: &outcome,
-        growth: if servers.is_empty() { None } else { Some(after.and_then(|after| after.since(&before))) },
+        offered_s: config.rate.map(|_| outcome.stopped_at.map_or(config.duration_s, |at| at.as_secs_f64())),
+        watched: watch.end().await,
         costs: &costs,
-        client_cpu_s,
-        counts: [counts_before, counts_after],
-        conducted: &conducted,
+        conducted: Some(&conducted),
     };
     let mut notes = summary::notes(&measured);
     if namespace.files_present < namespace.spec.files {
@@ -122,20 +118,16 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
         begun_at_ms: begun_at.as_millis() as u64,
         run,
         config: config.clone(),
-        namespace,
+        namespace: Some(namespace),
         metadata_only: true,
         total: summary::total(&measured),
         open_loop: summary::open_loop(&measured),
+        replay: None,
         operations: summary::operations(&measured),
         calls: summary::calls(&measured),
-        store: measured
-            .growth
-            .as_ref()
-            .and_then(|growth| growth.as_ref().ok())
-            .map(|growth| growth.store.clone())
-            .unwrap_or_default(),
+        store: summary::store(&measured),
         errors: summary::errors(&outcome),
-        ended_early: summary::ended_early(&measured),
+        ended_early: summary::ended_early(&outcome),
         episodes: summary::episodes(&measured),
         disturbances: conducted.disturbances,
         notes,

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use crate::config::{Config, ReplayConfig};
 use crate::disturb::Disturbance;
 use crate::episodes::Episode;
-use crate::report::{Operation, Report};
+use crate::report::{ErrorKind, Operation, Replay, Report, Total};
 
 /// A report, to be read.
 pub fn show(report: &Report) -> String {
@@ -15,6 +16,9 @@ pub fn show(report: &Report) -> String {
     text.push('\n');
     text.push_str(&totals(report));
     text.push_str(&disturbed(report));
+    if let Some(replay) = &report.replay {
+        text.push_str(&replayed(report, replay));
+    }
     for error in &report.errors {
         let _ = writeln!(text, "error, {} times {}: {}", error.count, error.kind, error.example);
     }
@@ -41,26 +45,77 @@ pub(crate) const HEADS: [&str; 11] = [
 
 fn head(report: &Report) -> String {
     let config = &report.config;
+    let namespace = report
+        .namespace
+        .as_ref()
+        .map(|namespace| format!(": {} of {} files present", namespace.files_present, namespace.spec.files));
+    let place = format!(
+        "{} below {}{}; build {}\n",
+        config.target,
+        config.base,
+        namespace.unwrap_or_default(),
+        report.build
+    );
+    if let Some(replay) = &config.replay {
+        return replay_head(config, replay) + &place;
+    }
     let mode = match config.rate {
         Some(rate) => format!("open loop, {rate} ops/s"),
         None => "closed loop".to_owned(),
     };
     let creates = config.create_share.map(|share| format!(" with {share} % creates")).unwrap_or_default();
     format!(
-        "{}{creates}, {mode}, {} clients on {} connections, {} s after {} s of warm-up, seed {}\n\
-         {} below {}: {} of {} files present; build {}\n",
-        config.workload,
-        config.clients,
-        config.connections,
-        config.duration_s,
-        config.warm_up_s,
-        config.seed,
-        config.target,
-        config.base,
-        report.namespace.files_present,
-        report.namespace.spec.files,
-        report.build,
+        "{}{creates}, {mode}, {} clients on {} connections, {} s after {} s of warm-up, seed {}\n{place}",
+        config.workload, config.clients, config.connections, config.duration_s, config.warm_up_s, config.seed,
     )
+}
+
+fn replay_head(config: &Config, replay: &ReplayConfig) -> String {
+    let files: Vec<String> = replay.files.iter().map(|file| file.display().to_string()).collect();
+    let users = if replay.as_logged { "as the users that it names" } else { "as one user" };
+    format!(
+        "replay of {} {}, {users}, {} clients on {} connections\n",
+        files.join(", "),
+        speed(replay),
+        config.clients,
+        config.connections
+    )
+}
+
+/// How fast a trace was to be replayed.
+pub(crate) fn speed(replay: &ReplayConfig) -> String {
+    replay.speed.map_or("as fast as possible".to_owned(), |speed| format!("at {speed} times its pace"))
+}
+
+/// What became of a trace's lines.
+fn replayed(report: &Report, replay: &Replay) -> String {
+    let Total { count, refused, errors, .. } = report.total;
+    let mut text = format!(
+        "lines: {} = {} replayed ({count} successes, {refused} refused as the trace says, {errors} errors) + {} skipped + {} broken\n",
+        replay.lines,
+        replay.replayed,
+        replay.skipped_lines(),
+        replay.broken_lines()
+    );
+    for (why, count) in &replay.skipped {
+        let _ = writeln!(text, "skipped, {count}: {why}");
+    }
+    for ErrorKind { kind, count, example } in &replay.broken {
+        let _ = writeln!(text, "broken, {count}: {kind}: {example}");
+    }
+    let _ = writeln!(
+        text,
+        "prepared {} directories and {} files in {:.1} s; unexplained lines: {}; lines that waited for an earlier one: {}",
+        replay.prepared_dirs, replay.prepared_files, replay.prepared_s, replay.unexplained, replay.waited
+    );
+    if let Some(percent) = replay.rate_error_percent {
+        let _ = writeln!(
+            text,
+            "the rate was off by {percent:+.2} %; lines that began in another second than they were to: {}",
+            replay.in_another_second
+        );
+    }
+    text
 }
 
 /// A row of the table of operations.

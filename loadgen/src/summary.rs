@@ -5,43 +5,40 @@ use std::fs;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use trellis_client::client::Counts;
 
 use crate::config::Config;
 use crate::disturb::conduct::{Begun, Conducted};
 use crate::drive::Outcome;
 use crate::episodes::{Episode, EpisodeRecord};
-use crate::error::Result;
-use crate::mix::{Mix, Op};
-use crate::record::{Bin, OpRecord};
+use crate::mix::Op;
+use crate::record::{Bin, Key, OpRecord};
 use crate::report::{Calls, ErrorKind, OpenLoop, Operation, Second, Total};
 use crate::run::Cost;
 use crate::servers::Growth;
+use crate::watch::Watched;
 
 /// All that was measured.
 #[derive(Debug)]
-pub struct Measured<'a> {
+pub struct Measured<'a, K = Op> {
     /// What was asked for.
     pub config: &'a Config,
-    /// What was done.
-    pub mix: &'a Mix,
+    /// What was done: operations with their shares, which sum to 1.
+    pub shares: &'a [(K, f64)],
     /// What the clients saw.
-    pub outcome: &'a Outcome,
-    /// What the servers counted; None: nobody asked them.
-    pub growth: Option<Result<Growth>>,
+    pub outcome: &'a Outcome<K>,
+    /// How long operations were to begin in an open loop, seconds.
+    pub offered_s: Option<f64>,
+    /// What was counted meanwhile.
+    pub watched: Watched,
     /// Of operations of a mix, alone.
-    pub costs: &'a BTreeMap<Op, Cost>,
-    /// CPU time of this process.
-    pub client_cpu_s: f64,
-    /// What all clients had counted before and after.
-    pub counts: [Counts; 2],
-    /// What was done to the servers.
-    pub conducted: &'a Conducted,
+    pub costs: &'a BTreeMap<K, Cost>,
+    /// What was done to the servers; nothing is to those of a replay.
+    pub conducted: Option<&'a Conducted>,
 }
 
-impl Measured<'_> {
+impl<K: Key> Measured<'_, K> {
     fn counted(&self) -> Option<&Growth> {
-        self.growth.as_ref().and_then(|growth| growth.as_ref().ok())
+        self.watched.growth.as_ref().and_then(|growth| growth.as_ref().ok())
     }
 
     fn sum(&self, part: impl Fn(&OpRecord) -> u64) -> u64 {
@@ -53,13 +50,18 @@ impl Measured<'_> {
         self.sum(|record| record.success + record.refused)
     }
 
+    /// Not a mix.
+    fn is_single(&self) -> bool {
+        self.shares.len() == 1
+    }
+
     fn elapsed_s(&self) -> f64 {
         self.outcome.elapsed.as_secs_f64().max(1e-9)
     }
 }
 
 /// All operations together.
-pub fn total(measured: &Measured<'_>) -> Total {
+pub fn total<K: Key>(measured: &Measured<'_, K>) -> Total {
     let count = measured.sum(|record| record.success);
     let answered = measured.answered();
     let us_per_op = |seconds: f64| if answered == 0 { 0.0 } else { seconds * 1e6 / answered as f64 };
@@ -82,26 +84,26 @@ pub fn total(measured: &Measured<'_>) -> Total {
         p999_us: quantile(0.999),
         max_us: latency.as_ref().map_or(0.0, |latency| micros(latency.max())),
         server_cpu_us_per_op: measured.counted().map(|growth| us_per_op(growth.cpu_seconds)),
-        client_cpu_us_per_op: us_per_op(measured.client_cpu_s),
+        client_cpu_us_per_op: us_per_op(measured.watched.client_cpu_s),
         store_round_trips_per_op: cost.map(|cost| cost.round_trips),
         rows_per_op: cost.map(|cost| cost.rows),
         operations_per_group: store("grouped_operations").zip(groups).map(|(all, groups)| all / groups),
         conflicts: store("conflicts").map(|count| count as u64),
         retries: store("retries").map(|count| count as u64),
-        failovers: measured.counts[1].failovers - measured.counts[0].failovers,
-        resends: measured.counts[1].resends - measured.counts[0].resends,
+        failovers: measured.watched.counts[1].failovers - measured.watched.counts[0].failovers,
+        resends: measured.watched.counts[1].resends - measured.watched.counts[0].resends,
     }
 }
 
 /// How the arrivals of an open loop were kept.
-pub fn open_loop(measured: &Measured<'_>) -> Option<OpenLoop> {
-    measured.config.rate?;
-    let Outcome { recorder, intended, length, .. } = measured.outcome;
+pub fn open_loop<K: Key>(measured: &Measured<'_, K>) -> Option<OpenLoop> {
+    let offered_s = measured.offered_s?;
+    let Outcome { recorder, intended, .. } = measured.outcome;
     let unfinished = recorder.errors.get(crate::record::UNFINISHED).map_or(0, |(count, _)| *count);
     let late = |of: fn(&Histogram<u64>) -> u64| recorder.late().map_or(0.0, |late| micros(of(late)));
     Some(OpenLoop {
         offered: *intended,
-        offered_per_s: *intended as f64 / length.as_secs_f64().max(1e-9),
+        offered_per_s: *intended as f64 / offered_s,
         achieved_per_s: (recorder.count() - unfinished) as f64 / measured.elapsed_s(),
         never_begun: intended.saturating_sub(recorder.count()),
         late_p50_us: late(|late| late.value_at_quantile(0.5)),
@@ -111,16 +113,16 @@ pub fn open_loop(measured: &Measured<'_>) -> Option<OpenLoop> {
 }
 
 /// Operations by name.
-pub fn operations(measured: &Measured<'_>) -> BTreeMap<String, Operation> {
-    let shares = measured.mix.shares().iter();
+pub fn operations<K: Key>(measured: &Measured<'_, K>) -> BTreeMap<String, Operation> {
+    let shares = measured.shares.iter();
     let rows = shares.map(|(op, share)| {
         let record = measured.outcome.recorder.of(*op);
-        let cost = match measured.mix.single() {
+        let cost = match measured.is_single() {
             // Its own, as measured.
-            Some(_) => measured.counted().and_then(|growth| Cost::of(growth, measured.answered())),
-            None => measured.costs.get(op).copied(),
+            true => measured.counted().and_then(|growth| Cost::of(growth, measured.answered())),
+            false => measured.costs.get(op).copied(),
         };
-        (op.row().name.to_owned(), operation(*share, record, cost, measured.elapsed_s()))
+        (op.name().to_owned(), operation(*share, record, cost, measured.elapsed_s()))
     });
     rows.collect()
 }
@@ -162,11 +164,11 @@ fn second(bin: &Bin) -> Second {
 }
 
 /// Calls by method, as issued and as the servers counted them.
-pub fn calls(measured: &Measured<'_>) -> BTreeMap<String, Calls> {
+pub fn calls<K: Key>(measured: &Measured<'_, K>) -> BTreeMap<String, Calls> {
     let mut all: BTreeMap<String, Calls> = BTreeMap::new();
     for (op, record) in measured.outcome.recorder.ops() {
         let counts = record.answered.iter().zip(&record.exceptions);
-        for (method, (ok, exceptions)) in op.row().calls.iter().zip(counts) {
+        for (method, (ok, exceptions)) in op.calls().iter().zip(counts) {
             let calls = all.entry((*method).to_owned()).or_default();
             calls.ok += ok;
             calls.exceptions += exceptions;
@@ -187,8 +189,13 @@ pub fn calls(measured: &Measured<'_>) -> BTreeMap<String, Calls> {
     all
 }
 
+/// How much the store's counters grew.
+pub fn store<K: Key>(measured: &Measured<'_, K>) -> BTreeMap<String, f64> {
+    measured.counted().map(|growth| growth.store.clone()).unwrap_or_default()
+}
+
 /// Errors by kind.
-pub fn errors(outcome: &Outcome) -> Vec<ErrorKind> {
+pub fn errors<K>(outcome: &Outcome<K>) -> Vec<ErrorKind> {
     let kinds = outcome.recorder.errors.iter();
     kinds
         .map(|(kind, (count, example))| ErrorKind {
@@ -200,22 +207,19 @@ pub fn errors(outcome: &Outcome) -> Vec<ErrorKind> {
 }
 
 /// Whether it ended before its time.
-pub fn ended_early(measured: &Measured<'_>) -> bool {
-    measured.outcome.exhausted || was_ended(measured)
-}
-
-fn was_ended(measured: &Measured<'_>) -> bool {
-    measured.outcome.length < Duration::from_secs_f64(measured.config.duration_s)
+pub fn ended_early<K>(outcome: &Outcome<K>) -> bool {
+    outcome.exhausted || outcome.stopped_at.is_some()
 }
 
 /// A disturbed run in parts.
-pub fn episodes(measured: &Measured<'_>) -> Vec<Episode> {
+pub fn episodes<K: Key>(measured: &Measured<'_, K>) -> Vec<Episode> {
+    let Some(conducted) = measured.conducted else { return Vec::new() };
     let [start, end] = [(Duration::ZERO, 0), (measured.outcome.elapsed, 1)].map(|(at, counts)| Begun {
         with: "start".into(),
         at,
-        counts: measured.counts[counts],
+        counts: measured.watched.counts[counts],
     });
-    let begun: Vec<&Begun> = [&start].into_iter().chain(&measured.conducted.episodes).chain([&end]).collect();
+    let begun: Vec<&Begun> = [&start].into_iter().chain(&conducted.episodes).chain([&end]).collect();
     let episode = |(ends, record): (&[&Begun], &EpisodeRecord)| {
         let [from, to] = ends else { return None };
         Some(Episode {
@@ -235,16 +239,16 @@ pub fn episodes(measured: &Measured<'_>) -> Vec<Episode> {
 }
 
 /// What a reader must know.
-pub fn notes(measured: &Measured<'_>) -> Vec<String> {
+pub fn notes<K: Key>(measured: &Measured<'_, K>) -> Vec<String> {
     let mut notes = vec!["metadata only: files are made without blocks (create and complete)".to_owned()];
-    if measured.mix.single().is_none() && !measured.costs.is_empty() {
+    if !measured.is_single() && !measured.costs.is_empty() {
         let samples = measured.config.cost_samples;
         notes.push(format!(
             "what each operation costs the store was measured before the run, {samples} times alone; in the run, where \
              operations share groups, it is the total that counts"
         ));
     }
-    if let Some(Err(error)) = &measured.growth {
+    if let Some(Err(error)) = &measured.watched.growth {
         notes.push(format!("the servers' counters cannot be used: {error}"));
     }
     let differ = |calls: &Calls| {
@@ -259,11 +263,12 @@ pub fn notes(measured: &Measured<'_>) -> Vec<String> {
     if measured.outcome.exhausted {
         notes.push("the run ended before its time: there was no file left to work on".to_owned());
     }
-    if was_ended(measured) {
-        let length = measured.outcome.length.as_secs_f64();
+    if let Some(at) = measured.outcome.stopped_at {
+        let length = at.as_secs_f64();
         notes.push(format!("the run ended before its time: somebody ended it after {length:.3} s"));
     }
-    for disturbance in measured.conducted.disturbances.iter().filter(|disturbance| !disturbance.done) {
+    let disturbances = measured.conducted.iter().flat_map(|conducted| &conducted.disturbances);
+    for disturbance in disturbances.filter(|disturbance| !disturbance.done) {
         notes.push(format!("{} did not come about: {}", disturbance.what, disturbance.outcome));
     }
     notes

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use trellis_client::Client;
+use trellis_client::client::Builder;
 use trellis_client::config::{ConnectionConfig, RetryPolicy};
 use trellis_client::uri::{Address, Uri};
 
@@ -41,13 +42,26 @@ impl Target {
     }
 
     fn client(&self, index: usize) -> Result<Client> {
+        Ok(self.builder(index).build()?)
+    }
+
+    /// The same without a umask, as this user if one is given: what they make has exactly the mode that is asked for.
+    pub fn client_of(&self, index: usize, user: Option<&str>) -> Result<Client> {
+        let builder = self.builder(index).umask(0);
+        Ok(match user {
+            Some(user) => builder.user(user).build()?,
+            None => builder.build()?,
+        })
+    }
+
+    fn builder(&self, index: usize) -> Builder {
         let mut namenodes = self.0.clone();
         namenodes.rotate_left(index % self.0.len());
         let retry = RetryPolicy { give_up_unanswered_after: FIRST_ANSWER_WITHIN, ..RetryPolicy::default() };
         let connection =
             ConnectionConfig { connect_timeout: FIRST_ANSWER_WITHIN, ..ConnectionConfig::default() };
         let builder = Client::builder(namenodes).random_order(false).caller_context(CALLER_CONTEXT);
-        Ok(builder.retry(retry).connection(connection).build()?)
+        builder.retry(retry).connection(connection)
     }
 }
 

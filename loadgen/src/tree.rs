@@ -103,7 +103,7 @@ pub async fn survey(clients: &[Client], base: &str, workers: u32) -> Result<Tree
     let tree = Arc::new(Tree::absent(base, spec));
     let progress =
         Progress::new("looking at the namespace", tree.spec.dirs().into(), "directories, {per_sec}, {eta}");
-    each_dir(clients, tree.spec.dirs(), workers, &progress, {
+    each(clients, tree.spec.dirs(), workers, &progress, {
         let tree = tree.clone();
         move |client, dir| {
             let tree = tree.clone();
@@ -115,25 +115,25 @@ pub async fn survey(clients: &[Client], base: &str, workers: u32) -> Result<Tree
     Arc::try_unwrap(tree).map_err(|_| Error::refused("a worker of the survey has not ended"))
 }
 
-/// Does something with every directory, in order, `workers` at once. Ends with the first error.
-pub async fn each_dir<F: Future<Output = Result<()>> + Send + 'static>(
+/// Does something with every number below `count`, in order, `workers` at once. Ends with the first error.
+pub async fn each<F: Future<Output = Result<()>> + Send + 'static>(
     clients: &[Client],
-    dirs: u32,
+    count: u32,
     workers: u32,
     progress: &Progress,
     act: impl Fn(Client, u32) -> F + Clone + Send + 'static,
 ) -> Result<()> {
     let next = Arc::new(AtomicU64::new(0));
     let mut tasks: JoinSet<Result<()>> = JoinSet::new();
-    for client in clients.iter().cycle().take(workers.min(dirs) as usize) {
+    for client in clients.iter().cycle().take(workers.min(count) as usize) {
         let (client, act, next, progress) = (client.clone(), act.clone(), next.clone(), progress.clone());
         tasks.spawn(async move {
             loop {
-                let dir = next.fetch_add(1, Ordering::Relaxed);
-                if dir >= dirs.into() {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count.into() {
                     return Ok(());
                 }
-                act(client.clone(), dir as u32).await?;
+                act(client.clone(), number as u32).await?;
                 progress.add(1);
             }
         });

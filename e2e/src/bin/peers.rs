@@ -158,6 +158,7 @@ impl Bench {
             server_pids: vec![side.pid],
             disturb: Vec::new(),
             late_after_s: usual_late_after_s(),
+            replay: None,
         };
         let report = self
             .runtime

@@ -1,14 +1,20 @@
 //! The load generator against either kind of namenode: the same operations end in the same ways.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::server::Server;
+use e2e::stock::Stock;
+use trellis_client::Client;
+use trellis_client::types::CreateOptions;
+use trellis_client::uri::Uri;
 use trellis_loadgen::build::build;
-use trellis_loadgen::config::{Config, Pick, Popularity, usual_late_after_s};
+use trellis_loadgen::config::{Config, Pick, Popularity, ReplayConfig, usual_late_after_s};
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
 use trellis_loadgen::run::run;
+use trellis_loadgen::stop::Stop;
 use trellis_loadgen::target::Target;
+use trellis_loadgen::trace::replay::replay;
 
 const BASE: &str = "/load";
 const FILES: u32 = 300;
@@ -23,30 +29,10 @@ pub fn workloads() -> Result<Vec<String>> {
 
 async fn drive(server: &Server) -> Result<Vec<String>> {
     let url = server.urls().remove(0);
+    let usual = usual(&url, server.namenode_pid(0)?)?;
     let (target, spec) = (Target::parse(&url)?, Spec { files: FILES, ..Spec::default() });
     let built = build(&target, BASE, &spec, WORKERS).await?;
     ensure!(!built.resumed && built.files_made == u64::from(FILES), "{built:?}");
-    let usual = Config {
-        target: url,
-        base: BASE.to_owned(),
-        workload: workload("rename")?,
-        create_share: None,
-        clients: 2,
-        connections: 2,
-        rate: None,
-        arrivals: None,
-        popularity: Popularity::Uniform,
-        hot: None,
-        pick: Pick::All,
-        seed: 1,
-        warm_up_s: 0.0,
-        duration_s: 600.0,
-        cost_samples: 0,
-        metrics: Vec::new(),
-        server_pids: vec![server.namenode_pid(0)?],
-        disturb: Vec::new(),
-        late_after_s: usual_late_after_s(),
-    };
     let renamed = run(&usual).await?;
     let counts = [renamed.total.count, renamed.total.refused, renamed.total.errors];
     ensure!(counts == [u64::from(FILES), u64::from(FILES), 0], "{counts:?} {:?}", renamed.errors);
@@ -63,6 +49,118 @@ async fn drive(server: &Server) -> Result<Vec<String>> {
     let whole = build(&target, BASE, &spec, WORKERS).await?;
     ensure!(whole.files_found == u64::from(FILES), "{whole:?}");
     Ok(notes)
+}
+
+fn usual(url: &str, namenode_pid: u32) -> Result<Config> {
+    Ok(Config {
+        target: url.to_owned(),
+        base: BASE.to_owned(),
+        workload: workload("rename")?,
+        create_share: None,
+        clients: 2,
+        connections: 2,
+        rate: None,
+        arrivals: None,
+        popularity: Popularity::Uniform,
+        hot: None,
+        pick: Pick::All,
+        seed: 1,
+        warm_up_s: 0.0,
+        duration_s: 600.0,
+        cost_samples: 0,
+        metrics: Vec::new(),
+        server_pids: vec![namenode_pid],
+        disturb: Vec::new(),
+        late_after_s: usual_late_after_s(),
+        replay: None,
+    })
+}
+
+/// What the stock NameNode writes in its audit log can be read to the last line, and replays without an error.
+pub fn replay_of_stock() -> Result<Vec<String>> {
+    let (stock, server) = (Stock::start_audited(0, &[])?, Server::start(1, 0)?);
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(replay_log(&stock, &server))
+}
+
+async fn replay_log(stock: &Stock, server: &Server) -> Result<Vec<String>> {
+    let url = format!("hdfs://{}", stock.address());
+    let spec = Spec { files: FILES, ..Spec::default() };
+    build(&Target::parse(&url)?, BASE, &spec, WORKERS).await?;
+    // One client: what two do at once may be logged in another order than it happened.
+    let mix = Config {
+        workload: workload("spotify")?,
+        create_share: Some(20.0),
+        clients: 1,
+        connections: 1,
+        pick: Pick::Popular,
+        duration_s: 2.0,
+        ..usual(&url, stock.namenode_pid())?
+    };
+    let done = run(&mix).await?;
+    odd_calls(&url).await?;
+    let log = stock.audit_log()?;
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("hdfs-audit.log");
+    std::fs::write(&path, &log)?;
+    let config = Config {
+        base: "/replay".to_owned(),
+        workload: Workload::replay(),
+        clients: 16,
+        connections: 4,
+        replay: Some(ReplayConfig {
+            files: vec![path],
+            speed: None,
+            as_logged: false,
+            limit: None,
+            from_s: 0.0,
+            until_s: None,
+            fresh: false,
+        }),
+        ..usual(&server.urls().remove(0), server.namenode_pid(0)?)?
+    };
+    let report = replay(&config, &Stop::default()).await?;
+    let section = report.replay.as_ref().context("the report has no section of the replay")?;
+    let lines = log.lines().count() as u64;
+    ensure!(lines > done.total.count && section.lines == lines, "{lines} lines: {section:?}");
+    ensure!(section.broken.is_empty() && section.unexplained == 0, "{section:?}");
+    let [ended, skipped] = [report.total.count + report.total.refused, section.skipped_lines()];
+    ensure!(report.total.errors == 0 && ended + skipped == lines, "{:?} {:?}", report.total, report.errors);
+    ensure!(report.total.refused == 3 && skipped > 0, "{:?} {section:?}", report.total);
+    Ok(vec![format!("{lines} lines: {ended} replayed, {skipped} skipped")])
+}
+
+/// Calls whose lines are out of the ordinary.
+async fn odd_calls(url: &str) -> Result<()> {
+    let client = |user: &str| {
+        Client::builder(Uri::parse(url)?.namenodes).user(user).build().map_err(anyhow::Error::from)
+    };
+    let (owner, other) = (client(&trellis_client::user::default_user())?, client("somebody")?);
+    let options = CreateOptions::default();
+    owner.mkdirs("/odd", 0o700, true).await?;
+    for name in ["tab\there", "line\nend", "ü𝄞", "\"quoted\" \\", "a=b, [c]", "plain"] {
+        owner.create_empty(&format!("/odd/{name}"), &options).await?;
+    }
+    owner.rename("/odd/plain", "/odd/moved").await?;
+    owner.create_empty("/odd/plain", &options).await?;
+    owner.rename2("/odd/moved", "/odd/plain", true).await?;
+    owner.mkdirs("/odd/dir", 0o755, false).await?;
+    owner.rename("/odd/plain", "/odd/dir").await?;
+    owner.truncate("/odd/dir/plain", 0).await?;
+    owner.set_times("/odd/dir/plain", Some(1), Some(2)).await?;
+    owner.check_access("/odd/dir/plain", 4).await?;
+    owner.is_file_closed("/odd/dir/plain").await?;
+    owner.get_content_summary("/odd").await?;
+    owner.get_quota_usage("/odd").await?;
+    owner.get_file_info("/odd/nothing").await?;
+    owner.list_page("/odd/nothing", Vec::new()).await?;
+    ensure!(!owner.delete("/odd/nothing", true).await?);
+    ensure!(
+        other.get_file_info("/odd/dir/plain").await.is_err() && other.delete("/odd/dir", true).await.is_err()
+    );
+    // Skipped: it concerns the whole cluster.
+    owner.list_open_files("/", 0).await?;
+    owner.delete("/odd/dir", true).await?;
+    Ok(())
 }
 
 fn workload(name: &str) -> Result<Workload> {

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         ("datanodes::mixed_pipelines", datanodes::mixed_pipelines),
         ("datanodes::deaths", datanodes::deaths),
         ("datanodes::probe", datanodes::probe),
+        ("load::replay_of_stock", load::replay_of_stock),
     ];
     let python: &[(&'static str, Test)] = &[("wire", recorded::wire), ("fields", recorded::fields)];
     let trellis: &[(&'static str, Test)] = &[

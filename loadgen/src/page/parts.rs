@@ -8,6 +8,7 @@ use super::figure::Colour;
 use super::html::Html;
 use super::rows::{Row, Rows, Style};
 use crate::report::{Operation, Report, Second};
+use crate::show;
 
 /// No chart over time has more points; those of longer runs are of several seconds each.
 const MAX_POINTS: usize = 300;
@@ -78,6 +79,9 @@ impl Timeline {
 /// What a run was, in a line.
 pub fn headline(report: &Report) -> String {
     let config = &report.config;
+    if let Some(replay) = &config.replay {
+        return format!("replay {}", show::speed(replay));
+    }
     let creates = config.create_share.map(|share| format!(" with {share} % creates")).unwrap_or_default();
     let mode = match config.rate {
         Some(rate) => format!("open loop at {} operations/s", axis::number(rate)),
@@ -101,8 +105,10 @@ pub fn settings(html: &mut Html, report: &Report) {
     let config = serde_json::to_value(&report.config).unwrap_or_default();
     let asked = config.as_object().into_iter().flatten();
     let mut rows: Vec<Vec<String>> = asked.map(|(name, value)| vec![name.clone(), plain(value)]).collect();
-    rows.push(vec!["namespace".into(), report.namespace.spec.to_string()]);
-    rows.push(vec!["files present".into(), axis::count(report.namespace.files_present.into())]);
+    if let Some(namespace) = &report.namespace {
+        rows.push(vec!["namespace".into(), namespace.spec.to_string()]);
+        rows.push(vec!["files present".into(), axis::count(namespace.files_present.into())]);
+    }
     rows.push(vec!["program".into(), report.build.clone()]);
     html.tag("div", &[("class", "settings")], |html| html.table(&["setting", "value"], &rows));
 }

@@ -34,6 +34,7 @@ pub fn page(report: &Report) -> String {
     tiles(&mut html, report);
     over_time(&mut html, report);
     disturbed(&mut html, report);
+    replayed(&mut html, report);
     latencies(&mut html, report);
     costs(&mut html, report);
     counted(&mut html, report);
@@ -121,6 +122,37 @@ fn disturbed(html: &mut Html, report: &Report) {
                     that were sent once more, to the one in which that happened.";
         html.line("p", "", format!("{what} {}.", show::late(report)));
         html.table(&show::EPISODE_HEADS, &show::episodes(report));
+    });
+}
+
+fn replayed(html: &mut Html, report: &Report) {
+    let Some(replay) = &report.replay else { return };
+    html.section("The trace", |html| {
+        let row = |what: &str, lines: u64| vec![what.to_owned(), count(lines)];
+        let mut rows = vec![row("read", replay.lines), row("replayed", replay.replayed)];
+        rows.extend(replay.skipped.iter().map(|(why, lines)| row(&format!("skipped: {why}"), *lines)));
+        rows.extend(replay.broken.iter().map(|kind| row(&format!("broken: {}", kind.kind), kind.count)));
+        rows.push(row("waited for an earlier one", replay.waited));
+        rows.push(row("name what the trace itself had moved or removed, or never made", replay.unexplained));
+        html.tag("div", &[("class", "wrap")], |html| html.table(&["lines", ""], &rows));
+        let rate = replay.rate_error_percent.map(|percent| {
+            format!(
+                " The rate was off by {percent:+.2} %; {} lines began in another second than they were to.",
+                count(replay.in_another_second)
+            )
+        });
+        html.line(
+            "p",
+            "",
+            format!(
+                "{:.1} s of the trace. {} directories and {} files were made before, in {:.1} s.{}",
+                replay.trace_s,
+                count(replay.prepared_dirs),
+                count(replay.prepared_files),
+                replay.prepared_s,
+                rate.unwrap_or_default()
+            ),
+        );
     });
 }
 

@@ -1,26 +1,18 @@
 //! `trellis load run`.
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use tokio::signal::unix::{SignalKind, signal};
+use anyhow::Result;
 use trellis_loadgen::arrivals::Arrivals;
 use trellis_loadgen::config::{Config, Hot, Pick, Popularity};
 use trellis_loadgen::disturb::Disturb;
-use trellis_loadgen::files::write_whole;
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::run::run_until;
-use trellis_loadgen::show::show;
 use trellis_loadgen::stop::Stop;
 
-use super::Place;
+use super::{Place, outputs};
 use crate::limits::raise_open_files;
-use crate::output::{complain, print};
-
-/// The exit code of what Ctrl-C has ended.
-const INTERRUPTED: u8 = 130;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -95,63 +87,16 @@ pub struct Args {
     /// In a disturbed run, operations that take longer are counted as late
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     late_after: Duration,
-    /// Where to write the report; one that is there is replaced. A page to look at is written beside it, with .html
-    #[arg(long, value_name = "FILE", default_value = "report.json")]
-    report: PathBuf,
-    /// No page
-    #[arg(long)]
-    no_html: bool,
+    #[command(flatten)]
+    outputs: outputs::Args,
 }
 
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode> {
     raise_open_files();
-    let path = args.report.clone();
-    let page = page_beside(&path, args.no_html)?;
-    let config = config(args);
-    let stop = Stop::default();
-    let report = tokio::select! {
-        report = run_until(&config, &stop) => report?,
-        aborted = interrupted(&stop) => return aborted,
-    };
-    report.write(&path)?;
-    print(show(&report).trim_end())?;
-    print(format_args!("report: {}", path.display()))?;
-    if let Some(page) = page {
-        write_whole(&page, trellis_loadgen::page::run::page(&report).as_bytes())?;
-        print(format_args!("page: {}", page.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Where the page goes: beside the report.
-fn page_beside(report: &Path, none: bool) -> Result<Option<PathBuf>> {
-    let page = report.with_extension("html");
-    if !none && page == report {
-        bail!(
-            "--report {}: the page would have the same name; give one with .json, or --no-html",
-            report.display()
-        );
-    }
-    Ok((!none).then_some(page))
-}
-
-/// Ends the run when it is asked to, and comes back when it is asked once more.
-async fn interrupted(stop: &Stop) -> Result<ExitCode> {
-    let listen = |kind| signal(kind).context("cannot listen for signals");
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut next = async || {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    };
-    next().await;
-    stop.ask();
-    complain("ending the run; what was measured is reported. Once more ends it at once, without a report");
-    next().await;
-    Ok(ExitCode::from(INTERRUPTED))
+    let outputs = args.outputs.check()?;
+    let (config, stop) = (config(args), Stop::default());
+    outputs.of(run_until(&config, &stop), &stop).await
 }
 
 fn config(args: Args) -> Config {
@@ -180,5 +125,6 @@ fn config(args: Args) -> Config {
         server_pids: args.server_pid,
         disturb: args.disturb,
         late_after_s: args.late_after.as_secs_f64(),
+        replay: None,
     }
 }

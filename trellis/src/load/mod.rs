@@ -3,17 +3,25 @@
 //! - [`build`]: makes a namespace
 //! - [`measure`]: makes a run, and its report
 //! - [`self_test`]: what the load generator itself can offer
-//! - [`show`]: prints a report, or two compared
+//! - [`replay`]: replays an audit log; [`synth`]: makes one up; [`anonymise`]: takes the names out of one
+//! - [`outputs`]: the files that a measurement leaves behind; [`show`]: prints a report, or two compared
 
+mod anonymise;
 mod build;
 mod measure;
+mod outputs;
+mod replay;
 mod self_test;
 mod show;
+mod synth;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+use trellis_loadgen::Error;
+
+use crate::output::is_closed_pipe;
 
 /// Commands of the load generator.
 #[derive(Subcommand)]
@@ -27,6 +35,12 @@ pub enum Command {
     /// That namenode
     #[command(hide = true)]
     ConstantNamenode,
+    /// Replays an audit log, measures, and writes a report
+    Replay(replay::Args),
+    /// Makes up an audit log from a mix
+    Synth(synth::Args),
+    /// Takes the names out of an audit log
+    Anonymise(anonymise::Args),
     /// Prints a report, or two compared
     Show(show::Args),
 }
@@ -38,7 +52,18 @@ pub async fn run(command: Command) -> Result<ExitCode> {
         Command::Run(args) => measure::run(*args).await,
         Command::SelfTest(args) => self_test::run(args).await,
         Command::ConstantNamenode => self_test::serve().await,
+        Command::Replay(args) => replay::run(args).await,
+        Command::Synth(args) => synth::run(args),
+        Command::Anonymise(args) => anonymise::run(&args),
         Command::Show(args) => show::run(&args),
+    }
+}
+
+/// What came of writing a trace; None: whoever read it from standard output has gone.
+fn written<T>(result: Result<T, Error>) -> Result<Option<T>> {
+    match result {
+        Err(Error::Io { error, .. }) if is_closed_pipe(&error) => Ok(None),
+        result => Ok(Some(result?)),
     }
 }
 

@@ -92,6 +92,7 @@ fn config(args: &Args, port: u16) -> Config {
         server_pids: Vec::new(),
         disturb: Vec::new(),
         late_after_s: usual_late_after_s(),
+        replay: None,
     }
 }
 

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use trellis_loadgen::compare::compare;
-use trellis_loadgen::files::write_whole;
 use trellis_loadgen::page::{pair, run};
 use trellis_loadgen::report::Report;
 use trellis_loadgen::show::show;
 
+use super::outputs::write_page;
 use crate::output::print;
 
 const EXAMPLE: &str = "\
@@ -52,8 +52,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         if [Some(&args.report), args.other.as_ref()].contains(&Some(path)) {
             bail!("--html {}: that is a report; give another name", path.display());
         }
-        write_whole(path, page.as_bytes())?;
-        print(format_args!("page: {}", path.display()))?;
+        write_page(path, &page)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,8 @@
 //! - [`support`]: a cluster started by `trellis up`
 //! - [`cluster`]: `up`: death, restart, stop, the second start
 //! - [`load`]: the load generator, held against what the servers count; [`load_disturbed`]: when it, or they, are disturbed
+//! - [`load`]: the load generator, held against what the servers count
+//! - [`replay`]: replays of audit logs, in which every line is accounted for
 //! - [`stores`]: `store init`, cut short anywhere; `check`; `dump`
 //! - [`verbs`]: `fs`, with the stock shell's exit codes
 
@@ -12,6 +14,7 @@ mod admin;
 mod cluster;
 mod load;
 mod load_disturbed;
+mod replay;
 mod stores;
 mod support;
 mod verbs;

@@ -34,6 +34,11 @@ pub fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Whether tests take their long form (`cargo xtask test --long`).
+pub fn is_long() -> bool {
+    std::env::var_os("TRELLIS_TEST_LONG").is_some()
+}
+
 /// A running `trellis up`; killed when dropped.
 pub struct Up {
     child: Child,
