@@ -66,6 +66,12 @@ counters! {
     misses,
     /// Operations that took locks because they kept losing.
     locked_operations,
+    /// Microseconds that write transactions were open until they were durable (lmdb only): nobody else writes meanwhile.
+    transaction_us,
+    /// Round trips that waited because of the setting store_delay.
+    delays,
+    /// Microseconds that these waited.
+    delay_us,
 }
 
 /// One counter.

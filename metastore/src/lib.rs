@@ -8,6 +8,7 @@
 //! - [`work`]: an operation on its way through a lane
 //! - [`group`]: lanes that run waiting operations as one group: one fetch, one commit
 //! - [`counters`]: what a store did, counted where it happens
+//! - [`delayed`]: any store, further away
 //! - [`mem`]: the backend in memory
 //! - [`open`]: stores by their URL
 //! - [`lmdb`]: the embedded backend, the default
@@ -21,6 +22,7 @@ pub mod change;
 pub mod key;
 
 pub mod counters;
+pub mod delayed;
 pub mod store;
 
 pub mod group;

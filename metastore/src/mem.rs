@@ -1,4 +1,4 @@
-//! `mem:` — a store in memory, with an optional delay per round trip. For tests and simulation.
+//! `mem:` — a store in memory. For tests and simulation.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,6 @@ pub type Pause = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Mem {
     shared: Arc<Shared>,
-    delay: Duration,
     pause: Option<Pause>,
 }
 
@@ -51,12 +50,6 @@ impl Mem {
     /// An empty store.
     pub fn new() -> Mem {
         Mem::default()
-    }
-
-    /// The same rows, with a wait before every round trip (never while anything is held).
-    pub fn with_delay(mut self, delay: Duration) -> Mem {
-        self.delay = delay;
-        self
     }
 
     /// The same rows; every commit through this handle waits for `pause` after it has locked its rows and before it
@@ -86,11 +79,8 @@ impl Mem {
         self.shared.state().rows.iter().map(|(k, r)| (k.clone(), r.clone())).collect()
     }
 
-    async fn trip(&self) {
+    fn trip(&self) {
         self.shared.counters.round_trips.add(1);
-        if !self.delay.is_zero() {
-            tokio::time::sleep(self.delay).await;
-        }
     }
 }
 
@@ -205,7 +195,7 @@ fn scan_rows(rows: &BTreeMap<Key, Row>, scan: &Scan) -> Scanned {
 impl Store for Mem {
     fn fetch<'a>(&'a self, keys: &'a [Key], scans: &'a [Scan]) -> BoxFuture<'a, Result<Fetched, StoreError>> {
         async move {
-            self.trip().await;
+            self.trip();
             let state = self.shared.state();
             let fetched = Fetched {
                 rows: keys.iter().map(|key| state.rows.get(key).cloned()).collect(),
@@ -227,7 +217,7 @@ impl Store for Mem {
     fn commit<'a>(&'a self, changes: &'a [Change]) -> BoxFuture<'a, Result<(), StoreError>> {
         async move {
             check_limits(changes)?;
-            self.trip().await;
+            self.trip();
             let keys: Vec<&Key> = changes.iter().map(|c| &c.key).collect();
             let Some(pause) = &self.pause else {
                 return self.shared.when_unlocked(&keys, |state| self.shared.apply(state, changes)).await?;
@@ -245,7 +235,7 @@ impl Store for Mem {
         change: &'a [Key],
     ) -> BoxFuture<'a, Result<Box<dyn Locked>, StoreError>> {
         async move {
-            self.trip().await;
+            self.trip();
             let keys: Vec<&Key> = check.iter().chain(change).collect();
             let read = |state: &State| keys.iter().map(|key| state.rows.get(*key).cloned()).collect();
             let (locks, rows) = self.shared.lock(&keys, read).await?;
@@ -261,7 +251,7 @@ impl Store for Mem {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         async move {
-            self.trip().await;
+            self.trip();
             let state = self.shared.state();
             let mut found: Vec<u64> = Vec::new();
             for key in state.rows.keys().filter(|key| key.table() == table) {

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::delayed::Delayed;
 use crate::lmdb::{Lmdb, LmdbConfig};
 use crate::mem::Mem;
 use crate::store::{Store, StoreError};
@@ -47,6 +49,8 @@ impl std::fmt::Display for StoreUrl {
 pub enum Opened {
     /// Embedded.
     Lmdb(Lmdb),
+    /// Embedded, and a round trip away: for measuring.
+    Delayed(Delayed<Lmdb>),
     /// Any store behind the contract alone.
     Other(Arc<dyn Store>),
 }
@@ -60,10 +64,19 @@ impl Opened {
         }
     }
 
+    /// The same, with a wait before every round trip: for measuring.
+    pub fn open_delayed(url: &StoreUrl, lmdb: LmdbConfig, delay: Duration) -> Result<Opened, StoreError> {
+        match url {
+            StoreUrl::Lmdb(dir) => Ok(Opened::Delayed(Delayed::new(Lmdb::open(dir, lmdb)?, delay))),
+            StoreUrl::Mem => Ok(Opened::Other(Arc::new(Delayed::new(Mem::new(), delay)))),
+        }
+    }
+
     /// The three calls.
     pub fn store(&self) -> &dyn Store {
         match self {
             Opened::Lmdb(lmdb) => lmdb,
+            Opened::Delayed(store) => store,
             Opened::Other(store) => store.as_ref(),
         }
     }

@@ -32,6 +32,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::delayed::Delayed;
 use crate::faulty::{Blow, Faults, Faulty, Strike};
 use crate::group::{GroupConfig, Lanes};
 use crate::mem::Mem;
@@ -113,19 +114,19 @@ impl World {
     /// An empty store that keeps a journal, and nobody around it.
     pub fn new(plan: &Plan) -> World {
         let rng = Arc::new(Mutex::new(StdRng::seed_from_u64(plan.seed)));
-        let mem = Mem::new().with_delay(plan.delay);
+        let mem = Mem::new();
         mem.keep_journal();
         World { plan: plan.clone(), mem, rng, seats: Mutex::default(), settled: Mutex::default() }
     }
 
-    /// The store itself: no faults, no strikes, same rows.
+    /// The store itself: no faults, no strikes, no delay, same rows.
     pub fn mem(&self) -> &Mem {
         &self.mem
     }
 
-    /// The same as a store.
+    /// The same rows, a round trip away.
     pub fn store(&self) -> Arc<dyn Store> {
-        Arc::new(self.mem.clone())
+        Arc::new(Delayed::new(self.mem.clone(), self.plan.delay))
     }
 
     /// A new process. One that replaces a dead one is a new seat too.
@@ -144,7 +145,7 @@ impl World {
                 Box::pin(tokio::time::sleep(wait))
             }));
         }
-        let faulty = Faulty::new(Arc::new(mem), self.plan.faults.clone(), seed);
+        let faulty = Faulty::new(Arc::new(Delayed::new(mem, self.plan.delay)), self.plan.faults.clone(), seed);
         if let Some((_, strike)) = self.plan.strike.filter(|(victim, _)| *victim == number) {
             faulty.strike(strike);
         }

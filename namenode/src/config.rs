@@ -84,6 +84,8 @@ pub struct Config {
     pub replication_work: usize,
     /// A namenode that starts sends clients elsewhere until it has heard of most storages, no longer than this.
     pub ready_wait: Duration,
+    /// How much longer every round trip to the store is made to take, for measuring; 0 = not at all.
+    pub store_delay: Duration,
 }
 
 impl Default for Config {
@@ -127,6 +129,7 @@ impl Default for Config {
             replication_streams: 2,
             replication_work: 2,
             ready_wait: Duration::from_secs(10),
+            store_delay: Duration::ZERO,
         }
     }
 }

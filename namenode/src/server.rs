@@ -111,7 +111,7 @@ impl Namenode {
     /// Opens the store, joins, and serves; returns once clients are answered. Runs in tasks of the current runtime.
     pub async fn start(options: Options) -> Result<Namenode, ServeError> {
         let store_error = |error| ServeError::Store { url: options.store.clone(), error };
-        let opened = Opened::open(&options.store, options.lmdb.clone()).map_err(store_error)?;
+        let opened = open(&options).map_err(store_error)?;
         let not_servable = |error| ServeError::NotServable { url: options.store.clone(), error };
         if options.store == StoreUrl::Mem {
             // Nobody else could have made it ready.
@@ -153,6 +153,15 @@ impl Namenode {
         self.stop.send_replace(true);
         self.task.await.unwrap_or_else(|panic| Err(lost(&panic.to_string())))
     }
+}
+
+fn open(options: &Options) -> Result<Opened, StoreError> {
+    let (store, lmdb, delay) = (&options.store, options.lmdb.clone(), options.config.store_delay);
+    if delay.is_zero() {
+        return Opened::open(store, lmdb);
+    }
+    tracing::warn!(?delay, "store_delay is set: every round trip to the store waits so long, for measuring only");
+    Opened::open_delayed(store, lmdb, delay)
 }
 
 fn lost(why: &str) -> ServeError {
@@ -272,6 +281,7 @@ fn start_jobs(
 fn shared_store(opened: &Opened) -> Arc<dyn Store> {
     match opened {
         Opened::Lmdb(lmdb) => Arc::new(lmdb.clone()),
+        Opened::Delayed(store) => Arc::new(store.clone()),
         Opened::Other(store) => store.clone(),
     }
 }

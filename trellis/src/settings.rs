@@ -99,6 +99,7 @@ settings! { Settings:
         replication_streams, "dfs.namenode.replication.max-streams", "Copies that one datanode sends at a time.";
         replication_work, "dfs.namenode.replication.work.multiplier.per.iteration", "Copies ordered in one look, for each live datanode.";
         ready_wait, "", "A namenode that starts sends clients elsewhere until it has heard of most storages, no longer than this.";
+        store_delay, "", "For measuring: every round trip to the store waits so long first, as if the store were far away; 0s = not at all.";
     }
     limits: Limits {
         max_connections, "", "Open connections; more are closed at once, so that their clients ask another namenode.";
@@ -187,6 +188,9 @@ impl Value for Duration {
     }
 }
 
+/// A heartbeat takes a few round trips, and must come in time all the same.
+const STORE_DELAYS_IN_A_HEARTBEAT: u32 = 10;
+
 /// Settings that work together only in some ways: what is wrong, if anything is.
 pub fn check(Settings { config, limits }: &Settings) -> Result<(), String> {
     let rules = [
@@ -231,6 +235,10 @@ pub fn check(Settings { config, limits }: &Settings) -> Result<(), String> {
             "replication_streams and replication_work must be at least 1",
         ),
         (config.full_report_leases == 0, "full_report_leases must be at least 1"),
+        (
+            config.store_delay > config.heartbeat / STORE_DELAYS_IN_A_HEARTBEAT,
+            "store_delay must be at most a tenth of heartbeat, or namenodes take each other for dead",
+        ),
         (
             limits.max_connections == 0 || limits.max_calls == 0,
             "max_connections and max_calls must be at least 1",

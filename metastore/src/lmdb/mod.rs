@@ -2,6 +2,7 @@
 //!
 //! - [`Lmdb::read`]: an operation that only reads, inline in the caller's thread, over one snapshot; never misses
 //! - [`Writer`]: operations that write, many of them in one durable transaction of one thread
+//! - [`DelayedPath`]: both with a wait before each, for measuring
 //! - [`Store`](crate::store::Store): the three calls of the contract, for conformance tests, jobs and tools
 //!
 //! The file holds one tree: [`Key::as_bytes`](crate::key::Key::as_bytes) → the row as [`row`] writes it. A commit
@@ -16,6 +17,7 @@
 
 mod apply;
 mod claim;
+mod delayed;
 mod error;
 mod log;
 mod merged;
@@ -42,6 +44,7 @@ use crate::counters::Counters;
 use crate::store::StoreError;
 use crate::tx::View;
 
+pub use delayed::DelayedPath;
 pub use writer::Writer;
 
 /// Reader slots, one per reading thread of any process; must be equal in all processes of one environment.

@@ -1,5 +1,7 @@
 //! A write transaction: in the tree itself, or in the log in front of it.
 
+use std::time::Instant;
+
 use heed::RwTxn;
 
 use super::Core;
@@ -15,6 +17,7 @@ pub(super) struct Transaction<'c> {
     core: &'c Core,
     form: Form<'c>,
     written: usize,
+    begun: Instant,
 }
 
 enum Form<'c> {
@@ -73,7 +76,7 @@ impl<'c> Transaction<'c> {
                 )));
             }
         };
-        Ok(Transaction { core, form, written: 0 })
+        Ok(Transaction { core, form, written: 0, begun: Instant::now() })
     }
 
     /// The rows as they stand after what was written so far.
@@ -97,16 +100,18 @@ impl<'c> Transaction<'c> {
 
     /// Ends it: durably, or by dropping it when nothing was written.
     pub fn commit(self) -> Result<(), StoreError> {
-        let Transaction { core, form, written } = self;
-        if written == 0 {
-            return Ok(());
-        }
+        let Transaction { core, form, written, begun } = self;
         match form {
+            // Dropped, it leaves no trace.
+            _ if written == 0 => {}
             Form::Tree(tree) => tree.commit()?,
             Form::Log(group) => group.commit()?,
         }
-        core.counters.commits.add(1);
-        core.counters.rows_written.add(written);
+        core.counters.transaction_us.add(begun.elapsed().as_micros() as usize);
+        if written > 0 {
+            core.counters.commits.add(1);
+            core.counters.rows_written.add(written);
+        }
         Ok(())
     }
 }

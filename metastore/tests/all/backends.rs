@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
+use trellis_metastore::delayed::Delayed;
 use trellis_metastore::lmdb::{Form, Lmdb, LmdbConfig};
 use trellis_metastore::mem::Mem;
 use trellis_metastore::store::Store;
@@ -36,14 +37,18 @@ impl Fixture {
     }
 }
 
+/// Of a round trip to a store that is further away.
+const DELAY: Duration = Duration::from_millis(1);
+
 pub fn all() -> Vec<Backend> {
     vec![
         Backend { name: "mem", open: || fixture(Arc::new(Mem::new()), None) },
         Backend {
             name: "mem-delayed",
-            open: || fixture(Arc::new(Mem::new().with_delay(Duration::from_millis(1))), None),
+            open: || fixture(Arc::new(Delayed::new(Mem::new(), DELAY)), None),
         },
         Backend { name: "lmdb", open: || lmdb(small_lmdb()) },
+        Backend { name: "lmdb-delayed", open: delayed_lmdb },
         Backend { name: "lmdb-log", open: || lmdb(with_log()) },
         Backend { name: "lmdb-log-merging", open: || lmdb(merging()) },
     ]
@@ -56,6 +61,13 @@ fn fixture(store: Arc<dyn Store>, again: Option<Box<dyn Fn() -> Arc<dyn Store> +
 fn lmdb(config: LmdbConfig) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let open = move || Arc::new(Lmdb::open(dir.path(), config.clone()).unwrap()) as Arc<dyn Store>;
+    fixture(open(), Some(Box::new(open)))
+}
+
+fn delayed_lmdb() -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let lmdb = move || Lmdb::open(dir.path(), small_lmdb()).unwrap();
+    let open = move || Arc::new(Delayed::new(lmdb(), DELAY)) as Arc<dyn Store>;
     fixture(open(), Some(Box::new(open)))
 }
 

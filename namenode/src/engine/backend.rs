@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use trellis_metastore::counters::Counters;
 use trellis_metastore::group::{GroupConfig, Lanes};
-use trellis_metastore::lmdb::{Lmdb, Writer};
+use trellis_metastore::lmdb::{DelayedPath, Lmdb, Writer};
 use trellis_metastore::open::Opened;
 use trellis_metastore::store::{Store, StoreError};
 use trellis_metastore::tx::{Tx as RowTx, Versions};
@@ -27,6 +27,8 @@ pub enum Backend {
         /// Its writer.
         writer: Writer,
     },
+    /// The same a round trip away, for measuring: nothing runs inline.
+    Delayed(DelayedPath),
 }
 
 impl Backend {
@@ -46,13 +48,17 @@ impl Backend {
                 let writer = Writer::start(lmdb, fence, versions, config, Handle::current())?;
                 Ok(Backend::Embedded { lmdb: lmdb.clone(), writer })
             }
+            Opened::Delayed(store) => {
+                let writer = Writer::start(store.inner(), fence, versions, config, Handle::current())?;
+                Ok(Backend::Delayed(DelayedPath::new(store.clone(), writer, config.queue)))
+            }
         }
     }
 
     /// How many lanes that write there are over a store.
     pub fn write_lanes(opened: &Opened, config: &GroupConfig) -> usize {
         match opened {
-            Opened::Lmdb(_) => 1,
+            Opened::Lmdb(_) | Opened::Delayed(_) => 1,
             Opened::Other(_) => config.write_lanes.max(1),
         }
     }
@@ -62,6 +68,7 @@ impl Backend {
         match self {
             Backend::Grouped { store, .. } => store.as_ref(),
             Backend::Embedded { lmdb, .. } => lmdb,
+            Backend::Delayed(path) => path.store(),
         }
     }
 
@@ -80,6 +87,7 @@ impl Backend {
         match self {
             Backend::Grouped { lanes, .. } => lanes.write(target, work),
             Backend::Embedded { writer, .. } => writer.write(target, work),
+            Backend::Delayed(path) => path.write(target, work),
         }
     }
 
@@ -87,6 +95,7 @@ impl Backend {
     pub fn read(&self, target: u64, work: Box<dyn Work>) -> Result<(), Box<dyn Work>> {
         match self {
             Backend::Grouped { lanes, .. } => lanes.read(target, work),
+            Backend::Delayed(path) => path.read(work),
             Backend::Embedded { .. } => Err(work),
         }
     }
@@ -94,7 +103,7 @@ impl Backend {
     /// Runs a read in the caller's own task, where the backend allows it; `None` where it does not.
     pub fn read_inline<T>(&self, read: impl FnOnce(&mut RowTx<'_>) -> T) -> Option<Result<T, StoreError>> {
         match self {
-            Backend::Grouped { .. } => None,
+            Backend::Grouped { .. } | Backend::Delayed(_) => None,
             Backend::Embedded { lmdb, .. } => Some(lmdb.read(|view| read(&mut RowTx::read_only(view)))),
         }
     }

@@ -13,6 +13,7 @@ mod checks;
 mod checks_blocks;
 mod costs;
 mod create;
+mod delays;
 mod files;
 mod fsck;
 mod grouping;
@@ -210,6 +211,7 @@ fn main() {
     all.extend(either!("lmdb"));
     all.extend(either!("lmdb-log"));
     all.extend(trials!["once":
+        delays::every_round_trip_of_a_call_waits_once,
         names::a_directory_costs_one_fetch_and_one_commit,
         create::a_file_costs_one_fetch_and_one_commit,
         reap::a_batch_costs_two_fetches_and_one_commit,

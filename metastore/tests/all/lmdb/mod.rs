@@ -1,6 +1,7 @@
 //! What holds for the embedded store beyond the contract.
 
 mod crash;
+mod delayed;
 mod disk;
 mod log;
 mod measure;
@@ -38,6 +39,7 @@ pub fn trials() -> Vec<Trial> {
         crash::trials(),
         disk::trials(),
         log::trials(),
+        delayed::trials(),
         sharing::trials(),
         measure::trials(),
     ]

@@ -17,6 +17,7 @@ use bytes::{Bytes, BytesMut};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use trellis_metastore::delayed::Delayed;
 use trellis_metastore::group::GroupConfig;
 use trellis_metastore::mem::Mem;
 use trellis_metastore::open::Opened;
@@ -58,7 +59,7 @@ impl Served {
     /// Over rows that may be shared; every round trip to them takes `delay`.
     pub async fn slow(rows: &Mem, delay: Duration, limits: Limits) -> Served {
         Namenode::start(Arc::new(rows.clone()), 1, Config::default()).await;
-        let slow = Opened::Other(Arc::new(rows.clone().with_delay(delay)));
+        let slow = Opened::Other(Arc::new(Delayed::new(rows.clone(), delay)));
         let versions = Versions::of_incarnation(2);
         let namenode = Namenode::unformatted(
             &slow,
