@@ -145,7 +145,8 @@ impl World {
                 Box::pin(tokio::time::sleep(wait))
             }));
         }
-        let faulty = Faulty::new(Arc::new(Delayed::new(mem, self.plan.delay)), self.plan.faults.clone(), seed);
+        let faulty =
+            Faulty::new(Arc::new(Delayed::new(mem, self.plan.delay)), self.plan.faults.clone(), seed);
         if let Some((_, strike)) = self.plan.strike.filter(|(victim, _)| *victim == number) {
             faulty.strike(strike);
         }

@@ -160,7 +160,10 @@ fn open(options: &Options) -> Result<Opened, StoreError> {
     if delay.is_zero() {
         return Opened::open(store, lmdb);
     }
-    tracing::warn!(?delay, "store_delay is set: every round trip to the store waits so long, for measuring only");
+    tracing::warn!(
+        ?delay,
+        "store_delay is set: every round trip to the store waits so long, for measuring only"
+    );
     Opened::open_delayed(store, lmdb, delay)
 }
 

@@ -43,10 +43,7 @@ const DELAY: Duration = Duration::from_millis(1);
 pub fn all() -> Vec<Backend> {
     vec![
         Backend { name: "mem", open: || fixture(Arc::new(Mem::new()), None) },
-        Backend {
-            name: "mem-delayed",
-            open: || fixture(Arc::new(Delayed::new(Mem::new(), DELAY)), None),
-        },
+        Backend { name: "mem-delayed", open: || fixture(Arc::new(Delayed::new(Mem::new(), DELAY)), None) },
         Backend { name: "lmdb", open: || lmdb(small_lmdb()) },
         Backend { name: "lmdb-delayed", open: delayed_lmdb },
         Backend { name: "lmdb-log", open: || lmdb(with_log()) },

@@ -138,7 +138,10 @@ fn no_room(dir: &Path) {
         let (ended, mut ends) = mpsc::unbounded_channel();
         let op = || Box::new(Op { run: |tx: &mut Tx<'_>| increment(tx, "n"), ended: ended.clone() });
         assert!(path.write(0, op()).is_ok());
-        assert!(path.write(0, op()).is_err() && path.read(op()).is_err(), "one waits, and there is room for one");
+        assert!(
+            path.write(0, op()).is_err() && path.read(op()).is_err(),
+            "one waits, and there is room for one"
+        );
         assert_eq!(ends.recv().await, Some(End::Answered));
         assert!(path.write(0, op()).is_ok());
         assert_eq!(ends.recv().await, Some(End::Answered));
