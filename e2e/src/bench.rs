@@ -1,54 +1,6 @@
 //! What measurements share.
 
-use std::fmt;
+pub use trellis_loadgen::spread::{Spread, median};
 
 /// Interleaved runs of each side; what is shown is their median.
 pub const PAIRS: usize = 3;
-
-/// The median, or the upper of the two in the middle; 0 of nothing.
-pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let mut all: Vec<f64> = figures.into_iter().collect();
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied().unwrap_or_default()
-}
-
-/// Figures of several runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
-    /// The one in the middle.
-    pub median: f64,
-    /// The lowest.
-    pub lowest: f64,
-    /// The highest.
-    pub highest: f64,
-}
-
-impl Spread {
-    /// Of these; zeros of nothing.
-    pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
-        let all: Vec<f64> = figures.into_iter().collect();
-        let lowest = all.iter().copied().reduce(f64::min).unwrap_or_default();
-        let highest = all.iter().copied().reduce(f64::max).unwrap_or_default();
-        Spread { median: median(all), lowest, highest }
-    }
-}
-
-impl fmt::Display for Spread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.2} ({:.2} to {:.2})", self.median, self.lowest, self.highest)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Spread, median};
-
-    #[test]
-    #[allow(clippy::float_cmp)] // one of those given, unchanged
-    fn the_one_in_the_middle() {
-        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median([4.0, 1.0]), 4.0);
-        assert_eq!(median([]), 0.0);
-        assert_eq!(Spread::of([2.0, 4.0, 1.0]).to_string(), "2.00 (1.00 to 4.00)");
-    }
-}

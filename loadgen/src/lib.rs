@@ -10,7 +10,9 @@
 //! - [`trace`]: audit logs: replayed, made from a mix, made anonymous
 //! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them; [`page`]: drawn
 //! - [`selftest`]: what this program itself can offer
-//! - [`target`]: clients of the namenodes; [`progress`], [`files`], [`error`]
+//! - [`scale`]: the same mix on more and more namenodes; [`model`]: how many operations a cluster could do
+//! - [`files`], [`json`]: what is written and read back; [`spread`]: figures of several runs
+//! - [`target`]: clients of the namenodes; [`progress`], [`error`]
 //!
 //! Never here: blocks and datanodes. What is measured is the namespace.
 
@@ -48,10 +50,14 @@ pub mod page;
 pub mod show;
 
 pub mod selftest;
+pub mod model;
+pub mod scale;
 
 pub mod error;
 pub mod files;
+pub mod json;
 pub mod progress;
+pub mod spread;
 pub mod target;
 
 pub use error::{Error, Result};

@@ -1,7 +1,6 @@
 //! `report.json`: THE schema, described in docs/LOAD.md. Fields are added, never changed; then [`SCHEMA`] stays.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -9,14 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::disturb::Disturbance;
 use crate::episodes::Episode;
-use crate::error::{Error, Result};
-use crate::files::write_whole;
+use crate::error::Result;
+use crate::json;
 use crate::namespace::Spec;
 
 /// The schema that this program writes and reads.
 pub const SCHEMA: u32 = 1;
-/// No longer report is read.
-const MAX_BYTES: u64 = 1 << 30;
 
 /// What a run was and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,6 +101,12 @@ pub struct Total {
     pub server_cpu_us_per_op: Option<f64>,
     /// The same of the load generator.
     pub client_cpu_us_per_op: f64,
+    /// How busy the load generator's machine was meanwhile, for whatever process.
+    #[serde(default)]
+    pub machine_busy_percent: Option<f64>,
+    /// Cores of that machine.
+    #[serde(default)]
+    pub machine_cores: Option<u32>,
     /// Exchanges with the store for each operation that was answered.
     pub store_round_trips_per_op: Option<f64>,
     /// Rows read and written for each operation that was answered.
@@ -278,8 +281,7 @@ pub struct ErrorKind {
 impl Report {
     /// Writes it whole, or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
-        write_whole(path, &text.map_err(Error::io(format!("writing {}", path.display())))?)
+        json::write(path, self)
     }
 
     /// The seconds of all operations together.
@@ -294,27 +296,14 @@ impl Report {
 
     /// Reads one.
     pub fn read(path: &Path) -> Result<Report> {
-        let what = || format!("reading {}", path.display());
-        if fs::metadata(path).map_err(Error::io(what()))?.len() > MAX_BYTES {
-            return Err(Error::Unreadable(format!("{} is too long for a report", path.display())));
-        }
-        let text = fs::read(path).map_err(Error::io(what()))?;
-        let unreadable = |why: String| Error::Unreadable(format!("{} is no report: {why}", path.display()));
-        let schema: Schema = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
-        if schema.schema != SCHEMA {
-            return Err(unreadable(format!("its schema is {}, this program knows {SCHEMA}", schema.schema)));
-        }
-        serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
+        json::read(path, "report", SCHEMA)
     }
-}
-
-#[derive(Deserialize)]
-struct Schema {
-    schema: u32,
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A report with something in every field.
@@ -350,6 +339,8 @@ pub(crate) mod tests {
             max_us: 5.5,
             server_cpu_us_per_op: Some(12.5),
             client_cpu_us_per_op: 10.0,
+            machine_busy_percent: Some(40.0),
+            machine_cores: Some(2),
             store_round_trips_per_op: Some(1.0),
             rows_per_op: None,
             operations_per_group: None,

@@ -159,8 +159,9 @@ fn totals(report: &Report) -> String {
     let server = total.server_cpu_us_per_op.map_or("unknown".to_owned(), |us| format!("{us:.1} µs"));
     let _ = writeln!(
         text,
-        "CPU for each operation: servers {server}, this program {:.1} µs",
-        total.client_cpu_us_per_op
+        "CPU for each operation: servers {server}, this program {:.1} µs{}",
+        total.client_cpu_us_per_op,
+        total.machine_busy_percent.map(|busy| format!("; machine {busy:.1} % busy")).unwrap_or_default()
     );
     if let Some((trips, rows)) = total.store_round_trips_per_op.zip(total.rows_per_op) {
         let group = total

@@ -14,7 +14,7 @@ use crate::mix::Op;
 use crate::record::{Bin, Key, OpRecord};
 use crate::report::{Calls, ErrorKind, OpenLoop, Operation, Second, Total};
 use crate::run::Cost;
-use crate::servers::Growth;
+use crate::servers::{Growth, machine};
 use crate::watch::Watched;
 
 /// All that was measured.
@@ -85,6 +85,8 @@ pub fn total<K: Key>(measured: &Measured<'_, K>) -> Total {
         max_us: latency.as_ref().map_or(0.0, |latency| micros(latency.max())),
         server_cpu_us_per_op: measured.counted().map(|growth| us_per_op(growth.cpu_seconds)),
         client_cpu_us_per_op: us_per_op(measured.watched.client_cpu_s),
+        machine_busy_percent: measured.watched.machine_busy_percent,
+        machine_cores: Some(machine::cores()),
         store_round_trips_per_op: cost.map(|cost| cost.round_trips),
         rows_per_op: cost.map(|cost| cost.rows),
         operations_per_group: store("grouped_operations").zip(groups).map(|(all, groups)| all / groups),

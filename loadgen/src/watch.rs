@@ -5,7 +5,7 @@ use trellis_client::client::Counts;
 
 use crate::disturb::conduct::counts;
 use crate::error::Result;
-use crate::servers::{Growth, Reading, Servers, cpu};
+use crate::servers::{Growth, Reading, Servers, cpu, machine};
 
 /// Counters as they stood when it was begun.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub struct Watch {
     clients: Vec<Client>,
     before: Reading,
     cpu_before: f64,
+    machine_before: Option<machine::Times>,
     counts_before: Counts,
 }
 
@@ -24,6 +25,8 @@ pub struct Watched {
     pub growth: Option<Result<Growth>>,
     /// CPU time of this process, seconds.
     pub client_cpu_s: f64,
+    /// How busy this machine was; None: it does not tell.
+    pub machine_busy_percent: Option<f64>,
     /// What all clients had counted before and after.
     pub counts: [Counts; 2],
 }
@@ -33,16 +36,20 @@ impl Watch {
     pub async fn begin(servers: Servers, clients: Vec<Client>) -> Result<Watch> {
         let before = servers.read_at_rest().await?;
         let counts_before = counts(&clients);
-        Ok(Watch { servers, clients, before, cpu_before: cpu::own_seconds(), counts_before })
+        let (cpu_before, machine_before) = (cpu::own_seconds(), machine::Times::now().ok());
+        Ok(Watch { servers, clients, before, cpu_before, machine_before, counts_before })
     }
 
     /// Ends once they have done so again. A server that was killed meanwhile does not answer: the rest is worth a report
     /// all the same.
     pub async fn end(self) -> Watched {
         let client_cpu_s = cpu::own_seconds() - self.cpu_before;
+        let busy = machine::Times::now().ok().zip(self.machine_before);
+        let machine_busy_percent = busy.and_then(|(now, then)| now.busy_percent_since(&then));
         let counts = [self.counts_before, counts(&self.clients)];
         let after = self.servers.read_at_rest().await;
         let growth = after.and_then(|after| after.since(&self.before));
-        Watched { growth: if self.servers.is_empty() { None } else { Some(growth) }, client_cpu_s, counts }
+        let growth = if self.servers.is_empty() { None } else { Some(growth) };
+        Watched { growth, client_cpu_s, machine_busy_percent, counts }
     }
 }

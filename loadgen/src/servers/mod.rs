@@ -2,8 +2,10 @@
 //!
 //! - [`metrics`]: a namenode's `/metrics`
 //! - [`cpu`]: CPU time of processes, from /proc
+//! - [`machine`]: how busy this machine is
 
 pub mod cpu;
+pub mod machine;
 pub mod metrics;
 
 use std::collections::BTreeMap;

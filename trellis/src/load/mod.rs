@@ -3,6 +3,8 @@
 //! - [`build`]: makes a namespace
 //! - [`measure`]: makes a run, and its report
 //! - [`self_test`]: what the load generator itself can offer
+//! - [`scale`]: makes runs on more and more namenodes, which it starts
+//! - [`show`]: prints a report, or two compared
 //! - [`replay`]: replays an audit log; [`synth`]: makes one up; [`anonymise`]: takes the names out of one
 //! - [`outputs`]: the files that a measurement leaves behind; [`show`]: prints a report, or two compared
 
@@ -12,6 +14,7 @@ mod measure;
 mod outputs;
 mod replay;
 mod self_test;
+mod scale;
 mod show;
 mod synth;
 
@@ -35,6 +38,8 @@ pub enum Command {
     /// That namenode
     #[command(hide = true)]
     ConstantNamenode,
+    /// Starts more and more namenodes on one store, and measures what each adds
+    Scale(scale::Args),
     /// Replays an audit log, measures, and writes a report
     Replay(replay::Args),
     /// Makes up an audit log from a mix
@@ -52,6 +57,7 @@ pub async fn run(command: Command) -> Result<ExitCode> {
         Command::Run(args) => measure::run(*args).await,
         Command::SelfTest(args) => self_test::run(args).await,
         Command::ConstantNamenode => self_test::serve().await,
+        Command::Scale(args) => scale::run(args).await,
         Command::Replay(args) => replay::run(args).await,
         Command::Synth(args) => synth::run(args),
         Command::Anonymise(args) => anonymise::run(&args),

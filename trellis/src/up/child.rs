@@ -45,7 +45,7 @@ impl Child {
                     .args(["--default-replication", &plan.replication().to_string()])
                     .arg("--audit-log")
                     .arg(plan.data.audit_log(member.index));
-                if plan.is_alone() {
+                if plan.is_alone {
                     command.arg("--alone");
                 }
                 &["--rpc", "--http"]
@@ -96,6 +96,11 @@ impl Child {
             Ok(status) => status.to_string(),
             Err(error) => format!("cannot wait for it: {error}"),
         }
+    }
+
+    /// Whether it has ended already.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.process.try_wait().context("cannot look after a server")?.is_some())
     }
 
     /// Ends it: kindly first, by force after a while or when asked to.

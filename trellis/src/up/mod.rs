@@ -3,9 +3,11 @@
 //! - [`data_dir`]: the data directory: its lock, pid files, address files, logs
 //! - [`child`]: one server as a child process
 //! - [`node`]: keeps one server going: start, death, restart, stop
+//! - [`fleet`]: namenodes for a command that goes on meanwhile
 
 pub mod child;
 pub mod data_dir;
+pub mod fleet;
 mod node;
 
 use std::collections::BTreeSet;
@@ -29,7 +31,7 @@ use crate::output::{complain, say};
 use crate::store::init::init;
 
 /// Most namenodes that one `up` starts.
-const MAX_NAMENODES: u16 = 64;
+pub const MAX_NAMENODES: u16 = 64;
 /// Most datanodes that one `up` starts.
 const MAX_DATANODES: u16 = 64;
 /// Ports of a datanode: data, IPC, HTTP.
@@ -91,6 +93,8 @@ pub struct Plan {
     pub ports: Vec<(u16, u16)>,
     /// How many datanodes.
     pub datanodes: u16,
+    /// Whether the only namenode has the store for itself.
+    pub is_alone: bool,
 }
 
 impl Plan {
@@ -125,12 +129,8 @@ impl Plan {
         let mut sources = args.sources;
         sources.config = sources.config.map(std::path::absolute).transpose()?;
         let ports = rpc.into_iter().zip(http).collect();
-        Ok(Plan { store, restart, sources, data, ports, datanodes })
-    }
-
-    /// Whether the only namenode has the store for itself.
-    pub fn is_alone(&self) -> bool {
-        matches!(self.store, StoreUrl::Lmdb(_)) && self.ports.len() == 1
+        let is_alone = matches!(store, StoreUrl::Lmdb(_)) && namenodes == 1;
+        Ok(Plan { store, restart, sources, data, ports, datanodes, is_alone })
     }
 
     /// The ports that a server is to listen on; 0 = any.
@@ -217,10 +217,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// SIGINT, SIGTERM and SIGHUP.
-struct Signals([Signal; 3]);
+pub struct Signals([Signal; 3]);
 
 impl Signals {
-    fn listen() -> Result<Signals> {
+    /// Hears them from now on, in place of being ended by them.
+    pub fn listen() -> Result<Signals> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Signals([
             listen(SignalKind::interrupt())?,
@@ -229,7 +230,8 @@ impl Signals {
         ]))
     }
 
-    async fn next(&mut self) {
+    /// Waits for one.
+    pub async fn next(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => {}

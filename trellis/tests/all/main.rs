@@ -5,6 +5,7 @@
 //! - [`load`]: the load generator, held against what the servers count; [`load_disturbed`]: when it, or they, are disturbed
 //! - [`load`]: the load generator, held against what the servers count
 //! - [`replay`]: replays of audit logs, in which every line is accounted for
+//! - [`scale`]: more and more namenodes, started by the load generator
 //! - [`stores`]: `store init`, cut short anywhere; `check`; `dump`
 //! - [`verbs`]: `fs`, with the stock shell's exit codes
 
@@ -15,6 +16,7 @@ mod cluster;
 mod load;
 mod load_disturbed;
 mod replay;
+mod scale;
 mod stores;
 mod support;
 mod verbs;

@@ -1,0 +1,39 @@
+//! Files that this program writes and reads back: JSON with a `schema` that says which form they have.
+
+use std::fs;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::files::write_whole;
+
+/// No longer file is read.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Writes one whole, or not at all.
+pub fn write<T: Serialize>(path: &Path, contents: &T) -> Result<()> {
+    let text = serde_json::to_vec_pretty(contents).map_err(std::io::Error::other);
+    write_whole(path, &text.map_err(Error::io(format!("writing {}", path.display())))?)
+}
+
+/// Reads one of this schema. `what` it is, such as "report".
+pub fn read<T: DeserializeOwned>(path: &Path, what: &str, schema: u32) -> Result<T> {
+    let reading = || format!("reading {}", path.display());
+    if fs::metadata(path).map_err(Error::io(reading()))?.len() > MAX_BYTES {
+        return Err(Error::Unreadable(format!("{} is too long for a {what}", path.display())));
+    }
+    let text = fs::read(path).map_err(Error::io(reading()))?;
+    let unreadable = |why: String| Error::Unreadable(format!("{} is no {what}: {why}", path.display()));
+    let found: Schema = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+    if found.schema != schema {
+        return Err(unreadable(format!("its schema is {}, this program knows {schema}", found.schema)));
+    }
+    serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
+}
+
+#[derive(Deserialize)]
+struct Schema {
+    schema: u32,
+}
