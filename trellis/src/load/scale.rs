@@ -85,6 +85,8 @@ pub struct Args {
 /// Directories that are made at once.
 const BUILD_WORKERS: u32 = 64;
 const BASE: &str = "/load";
+/// After this a namenode whose connections broke is known to have ended, or not to have.
+const A_DEATH_SHOWS: Duration = Duration::from_secs(1);
 /// The namenodes' setting behind `--store-delay`.
 const STORE_DELAY: &str = "store_delay";
 
@@ -158,8 +160,13 @@ async fn measure(plan: &mut Plan, delayed: Sources, config: Config) -> Result<Sc
         let metrics = fleet.addresses.iter().map(|address| address.http.to_string()).collect();
         let run = config.run(&fleet.target(), metrics, namenodes, round);
         let report = tokio::select! {
-            report = make_run(&run) => report?,
+            report = make_run(&run) => report,
             death = fleet.died() => return Err(death),
+        };
+        let report = match report {
+            Ok(report) => report,
+            // If one of them has just ended, that explains it.
+            Err(error) => return Err(fleet.died_within(A_DEATH_SHOWS).await.unwrap_or_else(|| error.into())),
         };
         fleet.end().await;
         let point = Point { round, namenodes, report };

@@ -75,6 +75,11 @@ impl<'p> Fleet<'p> {
         }
     }
 
+    /// The same, for no longer than this.
+    pub async fn died_within(&mut self, limit: Duration) -> Option<Error> {
+        tokio::time::timeout(limit, self.died()).await.ok()
+    }
+
     /// Ends them in order.
     pub async fn end(mut self) {
         let stop = watch::Sender::new(Stop::No);
