@@ -70,7 +70,12 @@ impl Station {
 
     /// Queues, so many of them, with so many servers each.
     pub fn queues(name: &'static str, copies: u32, servers: u32, demand_us: f64) -> Station {
-        Station { name, serving: Serving::Queue { servers: servers.max(1) }, copies: copies.max(1), demand_us }
+        Station {
+            name,
+            serving: Serving::Queue { servers: servers.max(1) },
+            copies: copies.max(1),
+            demand_us,
+        }
     }
 
     /// Operations a second that all its servers can do; None for what is no bound.
@@ -137,7 +142,10 @@ pub fn bound(stations: &[Station], customers: u32) -> f64 {
 /// The station that bounds the network however many customers there are.
 pub fn bottleneck(stations: &[Station]) -> Option<&Station> {
     let most = |station: &&Station| station.most_per_s().unwrap_or(f64::INFINITY);
-    stations.iter().filter(|station| station.most_per_s().is_some()).min_by(|a, b| most(a).total_cmp(&most(b)))
+    stations
+        .iter()
+        .filter(|station| station.most_per_s().is_some())
+        .min_by(|a, b| most(a).total_cmp(&most(b)))
 }
 
 #[cfg(test)]
@@ -162,7 +170,10 @@ mod tests {
     fn customers_that_only_wait_do_not_hinder_each_other() {
         let solution = solve(&[Station::delay("wait", 2000.0)], 10);
         assert!(near(solution.ops_per_s, 5000.0) && near(solution.response_us, 2000.0));
-        assert_eq!((solution.stations[0].utilisation, bottleneck(&[Station::delay("wait", 1.0)])), (None, None));
+        assert_eq!(
+            (solution.stations[0].utilisation, bottleneck(&[Station::delay("wait", 1.0)])),
+            (None, None)
+        );
     }
 
     #[test]

@@ -3,18 +3,18 @@
 //! - [`build`]: makes a namespace
 //! - [`measure`]: makes a run, and its report
 //! - [`self_test`]: what the load generator itself can offer
-//! - [`scale`]: makes runs on more and more namenodes, which it starts
-//! - [`show`]: prints a report, or two compared
+//! - [`scale`]: makes runs on more and more namenodes, which it starts; [`model`]: says how many operations a cluster could do
 //! - [`replay`]: replays an audit log; [`synth`]: makes one up; [`anonymise`]: takes the names out of one
 //! - [`outputs`]: the files that a measurement leaves behind; [`show`]: prints a report, or two compared
 
 mod anonymise;
 mod build;
 mod measure;
+mod model;
 mod outputs;
 mod replay;
-mod self_test;
 mod scale;
+mod self_test;
 mod show;
 mod synth;
 
@@ -46,6 +46,8 @@ pub enum Command {
     Synth(synth::Args),
     /// Takes the names out of an audit log
     Anonymise(anonymise::Args),
+    /// Says how many operations larger clusters could do, from what was measured
+    Model(model::Args),
     /// Prints a report, or two compared
     Show(show::Args),
 }
@@ -61,6 +63,7 @@ pub async fn run(command: Command) -> Result<ExitCode> {
         Command::Replay(args) => replay::run(args).await,
         Command::Synth(args) => synth::run(args),
         Command::Anonymise(args) => anonymise::run(&args),
+        Command::Model(args) => model::run(args),
         Command::Show(args) => show::run(&args),
     }
 }
