@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements, each written into its section of docs/BENCHMARKS.md.
 //!
-//! The measuring itself is a program that prints its section: in `e2e/src/bin/` `peers`, `nnbench` and `bytes` against stock
-//! and `grouping` alone, in `metastore/examples/` `replicas`, on a store alone. One that ends with a failure leaves the page
+//! The measuring itself is a program that prints its section: in `e2e/src/bin/` `peers`, `nnbench` and `bytes` against stock,
+//! `grouping` and `scale` alone, in `metastore/examples/` `replicas`, on a store alone. One that ends with a failure leaves the page
 //! as it is.
 
 use std::fs;
@@ -51,6 +51,14 @@ Example:
 
 Needs Java 17 and Maven. Fails when a bound does not hold. The machine should do nothing else meanwhile.")]
     Bytes(Bytes),
+    /// One to eight namenodes on one store that is far away; what the capacity model says of that, and of larger clusters
+    #[command(after_help = "\
+Example:
+  cargo xtask bench scale                                  measures and writes docs/BENCHMARKS.md
+  cargo xtask bench scale --seconds 2 --files 5000 --dry   a short look
+
+Fails when a bound does not hold. The machine should do nothing else meanwhile.")]
+    Scale(Scale),
     /// Rows of replicas kept beside their block, by their storage, or both: what reporting and finding them costs
     #[command(after_help = "\
 Example:
@@ -108,6 +116,20 @@ pub struct Bytes {
     dry: bool,
 }
 
+/// Options of `cargo xtask bench scale`.
+#[derive(clap::Args)]
+pub struct Scale {
+    /// Length of one run
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    /// Files in the namespace
+    #[arg(long, default_value_t = 100_000)]
+    files: u32,
+    /// Prints only, leaves docs/BENCHMARKS.md alone
+    #[arg(long)]
+    dry: bool,
+}
+
 /// Options of `cargo xtask bench replicas`.
 #[derive(clap::Args)]
 pub struct Replicas {
@@ -126,6 +148,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Nnbench(args) => ("nnbench", vec![args.number], args.dry),
         Command::Grouping(args) => ("grouping", vec![args.seconds], args.dry),
         Command::Bytes(args) => ("bytes", vec![args.megabytes], args.dry),
+        Command::Scale(args) => ("scale", vec![args.seconds, args.files], args.dry),
         Command::Replicas(args) => ("replicas", vec![args.blocks], args.dry),
     };
     let mut measure = cargo();
@@ -201,7 +224,7 @@ mod tests {
         assert_eq!(replaced(page, "b", "new\n").unwrap(), expected);
         assert!(replaced(page, "c", "new\n").is_err());
         let page = fs::read_to_string(root().join(PAGE)).unwrap();
-        for name in ["peers", "nnbench", "grouping", "bytes", "replicas"] {
+        for name in ["peers", "nnbench", "grouping", "bytes", "scale", "replicas"] {
             assert!(replaced(&page, name, "").is_ok(), "{name}");
         }
     }

@@ -150,6 +150,11 @@ impl Model {
     pub fn write(&self, path: &Path) -> Result<()> {
         json::write(path, self)
     }
+
+    /// Reads one.
+    pub fn read(path: &Path) -> Result<Model> {
+        json::read(path, "model", SCHEMA)
+    }
 }
 
 /// The end point that HopsFS's authors published.
@@ -248,7 +253,7 @@ pub(crate) mod tests {
         assert_eq!(pairs, [(2, 1), (2, 60), (12, 1), (12, 60)]);
         let path = std::env::temp_dir().join(format!("trellis-model-{}.json", std::process::id()));
         model().write(&path).expect("written");
-        let back: Model = json::read(&path, "model", SCHEMA).expect("ours");
+        let back = Model::read(&path).expect("ours");
         std::fs::remove_file(&path).expect("it is there");
         assert_eq!((back.question, back.clusters.len()), (question(), 4));
     }

@@ -42,6 +42,49 @@ fn more_namenodes_on_one_store_and_every_round_trip_waits() {
         }
     }
     assert_eq!(scale["levels"][0]["of_linear"]["median"].as_f64(), Some(1.0));
+    modelled(dir.path(), &path);
+}
+
+/// The model meets the runs that it was calibrated on, and says something of all others. How well is not asserted here.
+fn modelled(dir: &Path, scale: &Path) {
+    let (path, scale) = (dir.join("model.json"), scale.to_str().unwrap());
+    let args = ["load", "model", "--calibrate", scale, "--check", scale, "--report", path.to_str().unwrap()];
+    let done = output(&args);
+    assert!(done.status.success(), "{}", complaint(&done));
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(
+        said.contains("calibrated on") && said.contains("assumed: ") && said.contains("HopsFS"),
+        "{said}"
+    );
+    let model: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let checks = model["checks"].as_array().unwrap();
+    assert_eq!(checks.iter().map(|check| check["is_calibration"] == true).collect::<Vec<_>>(), [true, false]);
+    assert!(checks.iter().all(|check| check["predicted_ops_per_s"].as_f64().unwrap() > 0.0), "{checks:?}");
+    let clusters = model["clusters"].as_array().unwrap();
+    assert!(clusters.iter().any(|cluster| cluster["namenodes"] == 60 && cluster["store_nodes"] == 12));
+    for cluster in clusters {
+        let rate = |name: &str| cluster["predicted"][name].as_f64().unwrap();
+        assert!(
+            rate("ops_per_s") > 0.0 && rate("ops_per_s") <= rate("bound_ops_per_s") * 1.000_001,
+            "{cluster:#}"
+        );
+    }
+    // Nothing but what it was calibrated on proves nothing; a bound that does not hold is an error.
+    let within = |files: &str, percent: &str| {
+        let done = output(
+            &[&args[..4], &["--check", files, "--within", percent, "--report", path.to_str().unwrap()]]
+                .concat(),
+        );
+        (done.status.success(), complaint(&done))
+    };
+    assert_eq!(within(scale, "1000").0, true);
+    let (holds, why) = within(scale, "0");
+    assert!(!holds && why.contains("the model is off by"), "{why}");
+    let refused = |args: &[&str]| complaint(&output(&[&["load", "model"], args].concat()));
+    assert!(refused(&["--calibrate", scale, "--calibrate-on", "7"]).contains("no runs on so many namenodes"));
+    assert!(refused(&["--calibrate", path.to_str().unwrap()]).contains("is no report"));
+    assert!(refused(&["--calibrate", scale, "--store-replicas", "0"]).contains("at least 1"));
+    assert!(refused(&["--calibrate", scale, "--within", "15"]).contains("--check"));
 }
 
 /// Clients of every namenode were answered, and its trips waited as long as asked.
