@@ -49,9 +49,9 @@ pub mod compare;
 pub mod page;
 pub mod show;
 
-pub mod selftest;
 pub mod model;
 pub mod scale;
+pub mod selftest;
 
 pub mod error;
 pub mod files;

@@ -360,7 +360,7 @@ pub async fn the_page_says_what_the_store_counts() {
     let lmdb = measure().await;
     FRESH_STORE.set("lmdb-log");
     for (plain, log) in lmdb.iter().zip(&measure().await) {
-// When rows are merged is a matter of time, and then threads remember ways that need not be read.
+        // When rows are merged is a matter of time, and then threads remember ways that need not be read.
         let Reading { keys, rows_read, transaction_us, .. } = plain.spent;
         let spent = Reading { merges: 0, merged_rows: 0, keys, rows_read, transaction_us, ..log.spent };
         assert_eq!((plain.operation, plain.spent), (log.operation, spent), "a log changes no other cost");

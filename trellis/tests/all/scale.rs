@@ -77,7 +77,7 @@ fn modelled(dir: &Path, scale: &Path) {
         );
         (done.status.success(), complaint(&done))
     };
-    assert_eq!(within(scale, "1000").0, true);
+    assert!(within(scale, "1000").0);
     let (holds, why) = within(scale, "0");
     assert!(!holds && why.contains("the model is off by"), "{why}");
     let refused = |args: &[&str]| complaint(&output(&[&["load", "model"], args].concat()));
