@@ -115,6 +115,9 @@ impl Config {
             cost_samples: 0,
             metrics,
             server_pids: Vec::new(),
+            disturb: Vec::new(),
+            late_after_s: config::usual_late_after_s(),
+            replay: None,
         }
     }
 }
