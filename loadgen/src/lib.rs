@@ -11,7 +11,7 @@
 //! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them; [`page`]: drawn
 //! - [`selftest`]: what this program itself can offer
 //! - [`scale`]: the same mix on more and more namenodes; [`model`]: how many operations a cluster could do
-//! - [`files`], [`json`]: what is written and read back; [`spread`]: figures of several runs
+//! - [`saved`]: files that are written whole, and read back; [`spread`]: figures of several runs
 //! - [`target`]: clients of the namenodes; [`progress`], [`error`]
 //!
 //! Never here: blocks and datanodes. What is measured is the namespace.
@@ -54,9 +54,8 @@ pub mod scale;
 pub mod selftest;
 
 pub mod error;
-pub mod files;
-pub mod json;
 pub mod progress;
+pub mod saved;
 pub mod spread;
 pub mod target;
 

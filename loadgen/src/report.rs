@@ -9,8 +9,8 @@ use crate::config::Config;
 use crate::disturb::Disturbance;
 use crate::episodes::Episode;
 use crate::error::Result;
-use crate::json;
 use crate::namespace::Spec;
+use crate::saved;
 
 /// The schema that this program writes and reads.
 pub const SCHEMA: u32 = 1;
@@ -281,7 +281,7 @@ pub struct ErrorKind {
 impl Report {
     /// Writes it whole, or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        json::write(path, self)
+        saved::write(path, self)
     }
 
     /// The seconds of all operations together.
@@ -296,7 +296,7 @@ impl Report {
 
     /// Reads one.
     pub fn read(path: &Path) -> Result<Report> {
-        json::read(path, "report", SCHEMA)
+        saved::read(path, "report", SCHEMA)
     }
 }
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::cluster::{Deployment, OneMachine, predict};
 use super::demands::{Demands, Measured};
 use crate::error::{Error, Result};
-use crate::json;
 use crate::report::{Report, SCHEMA};
+use crate::saved;
 use crate::scale::report::Scale;
 use crate::spread::median;
 
@@ -45,7 +45,7 @@ impl Calibration {
     /// From `report.json`, or from the runs of `scale.json` on so many namenodes (the fewest, without a number).
     pub fn read(path: &Path, namenodes: Option<u32>, further_us: f64) -> Result<Calibration> {
         let file = path.display().to_string();
-        if json::read::<Probe>(path, "report", SCHEMA)?.points.is_none() {
+        if saved::read::<Probe>(path, "report", SCHEMA)?.points.is_none() {
             if namenodes.is_some() {
                 return Err(Error::refused(format!("{file} is one run: leave --calibrate-on out")));
             }

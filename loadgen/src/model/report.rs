@@ -9,7 +9,7 @@ use super::check::Check;
 use super::cluster::{Database, Deployment, Machines, Predicted, predict};
 use super::mva::MAX_CUSTOMERS;
 use crate::error::{Error, Result};
-use crate::json;
+use crate::saved;
 use crate::summary::build_id;
 
 /// The schema that this program writes and reads.
@@ -148,12 +148,12 @@ impl Model {
 
     /// Writes it whole, or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        json::write(path, self)
+        saved::write(path, self)
     }
 
     /// Reads one.
     pub fn read(path: &Path) -> Result<Model> {
-        json::read(path, "model", SCHEMA)
+        saved::read(path, "model", SCHEMA)
     }
 }
 

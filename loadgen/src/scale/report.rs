@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::Config;
 use super::level::Level;
 use crate::error::Result;
-use crate::json;
 use crate::report::Report;
+use crate::saved;
 use crate::servers::machine;
 use crate::summary::build_id;
 
@@ -63,12 +63,12 @@ impl Scale {
 
     /// Writes it whole, or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        json::write(path, self)
+        saved::write(path, self)
     }
 
     /// Reads one.
     pub fn read(path: &Path) -> Result<Scale> {
-        json::read(path, "report of a scale run", SCHEMA)
+        saved::read(path, "report of a scale run", SCHEMA)
     }
 }
 

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
-use trellis_loadgen::files::write_whole;
 use trellis_loadgen::report::Report;
+use trellis_loadgen::saved::write_whole;
 use trellis_loadgen::show::show;
 use trellis_loadgen::stop::Stop;
 

@@ -1,4 +1,5 @@
-//! Files that this program writes and reads back: JSON with a `schema` that says which form they have.
+//! Files that this program writes: there whole or not at all. Those that it reads back are JSON with a `schema` that says
+//! which form they have.
 
 use std::fs;
 use std::path::Path;
@@ -7,18 +8,25 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::files::write_whole;
 
 /// No longer file is read.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Writes one whole, or not at all.
+/// Writes a file whole, or not at all.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".tmp");
+    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
+    written.map_err(Error::io(format!("writing {}", path.display())))
+}
+
+/// Writes one that can be read back.
 pub fn write<T: Serialize>(path: &Path, contents: &T) -> Result<()> {
     let text = serde_json::to_vec_pretty(contents).map_err(std::io::Error::other);
     write_whole(path, &text.map_err(Error::io(format!("writing {}", path.display())))?)
 }
 
-/// Reads one of this schema. `what` it is, such as "report".
+/// Reads one back, if it is of this schema. `what` it is, such as "report".
 pub fn read<T: DeserializeOwned>(path: &Path, what: &str, schema: u32) -> Result<T> {
     let reading = || format!("reading {}", path.display());
     if fs::metadata(path).map_err(Error::io(reading()))?.len() > MAX_BYTES {
