@@ -22,6 +22,8 @@ pub mod ops;
 pub mod pick;
 pub mod popularity;
 
+pub mod datanodes;
+
 pub mod arrivals;
 pub mod drive;
 

@@ -34,6 +34,11 @@ impl Target {
         self.0.len()
     }
 
+    /// Where they listen.
+    pub fn addresses(&self) -> &[Address] {
+        &self.0
+    }
+
     /// So many clients, each with a connection of its own to whichever namenode it uses: the n-th begins with the n-th
     /// namenode, and goes on to the next only when that one fails.
     pub fn clients(&self, count: u32) -> Result<Vec<Client>> {

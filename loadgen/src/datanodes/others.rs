@@ -1,0 +1,126 @@
+//! Whom namenodes take for alive beside these datanodes: blocks would go there, too.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use trellis_client::config::ConnectionConfig;
+use trellis_client::namenode::Namenode;
+use trellis_client::user::default_user;
+use trellis_proto::hdfs::client_namenode_protocol as rpc;
+use trellis_proto::hdfs::datanode::error_report_request_proto::ErrorCode;
+use trellis_proto::hdfs::datanode::{ErrorReportRequestProto, datanode_protocol_service as protocol};
+use trellis_proto::hdfs::{
+    DatanodeInfoProto, DatanodeReportTypeProto, GetDatanodeReportRequestProto, VersionRequestProto,
+};
+use trellis_proto::registration::registration;
+
+use super::Shared;
+use super::node::is_simulated;
+use crate::error::{Error, Result};
+use crate::target::Target;
+
+/// Whoever lives is heard from within this time.
+const LISTEN: Duration = Duration::from_secs(7);
+/// How long a namenode may take to show what it was told.
+const SHOWN_WITHIN: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(100);
+
+/// The namenodes, asked one by one.
+fn namenodes(target: &Target) -> Vec<Namenode> {
+    let link = |address: &_| {
+        let service = &rpc::SERVICE;
+        Namenode::alone(Clone::clone(address), service, default_user(), ConnectionConfig::default())
+    };
+    target.addresses().iter().map(link).collect()
+}
+
+async fn alive(namenode: &Namenode) -> Result<Vec<DatanodeInfoProto>> {
+    let request = GetDatanodeReportRequestProto { r#type: DatanodeReportTypeProto::Live.into() };
+    Ok(namenode.call_once(&rpc::GET_DATANODE_REPORT, &request).await?.di)
+}
+
+/// Takes those that an earlier load generator left behind out of the namenodes' sight, and refuses to go on beside any
+/// others.
+pub(super) async fn send_away(target: &Target, shared: &Shared) -> Result<()> {
+    for namenode in namenodes(target) {
+        let strangers = strangers(&namenode, shared).await?;
+        if strangers.is_empty() {
+            continue;
+        }
+        // A real one, or one of a load generator that is at work, is heard again; each server has a clock of its own.
+        sleep(LISTEN).await;
+        for (name, before, now) in heard_again(&strangers, &self::strangers(&namenode, shared).await?) {
+            if before != now || !is_simulated(&name) {
+                return Err(Error::refused(format!(
+                    "datanode {name} is alive at {}: simulated datanodes must be the only ones. Stop it (its namenodes \
+                     must have noticed), or use --blocks real",
+                    namenode.address()
+                )));
+            }
+        }
+        for stranger in strangers {
+            send_off(&namenode, stranger).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn strangers(namenode: &Namenode, shared: &Shared) -> Result<Vec<DatanodeInfoProto>> {
+    let mut alive = alive(namenode).await?;
+    alive.retain(|node| shared.node(&node.id.datanode_uuid).is_none());
+    Ok(alive)
+}
+
+/// Of each of those that are still there: its uuid, and when it was heard at first, and now.
+fn heard_again(before: &[DatanodeInfoProto], now: &[DatanodeInfoProto]) -> Vec<(String, u64, u64)> {
+    let earlier: HashMap<&str, u64> =
+        before.iter().map(|node| (node.id.datanode_uuid.as_str(), node.last_update())).collect();
+    let again = now.iter().map(|node| {
+        let uuid = &node.id.datanode_uuid;
+        (uuid.clone(), earlier.get(uuid.as_str()).copied().unwrap_or(0), node.last_update())
+    });
+    again.collect()
+}
+
+/// Tells a namenode that a datanode, silent by now, has ended.
+async fn send_off(namenode: &Namenode, node: DatanodeInfoProto) -> Result<()> {
+    let service = &protocol::SERVICE;
+    let (address, config) = (namenode.address().clone(), ConnectionConfig::default());
+    let link = Namenode::alone(address, service, default_user(), config);
+    let info = link.call_once(&protocol::VERSION_REQUEST, &VersionRequestProto {}).await?.info;
+    let request = ErrorReportRequestProto {
+        registartion: registration(node.id, info.storage_info),
+        error_code: ErrorCode::FatalDiskError as u32,
+        msg: "the load generator that simulated this datanode has ended".to_owned(),
+    };
+    link.call_once(&protocol::ERROR_REPORT, &request).await?;
+    Ok(())
+}
+
+/// Waits until every namenode shows all of them as alive, with room: it gives them blocks then.
+pub(super) async fn wait_until_shown(target: &Target, shared: &Shared) -> Result<()> {
+    let until = Instant::now() + SHOWN_WITHIN;
+    for namenode in namenodes(target) {
+        loop {
+            let nodes = alive(&namenode).await?;
+            let shown = nodes
+                .iter()
+                .filter(|node| node.remaining() > 0 && shared.node(&node.id.datanode_uuid).is_some())
+                .count();
+            if shown == shared.nodes.len() {
+                break;
+            }
+            if Instant::now() >= until {
+                return Err(Error::refused(format!(
+                    "{} shows {shown} of {} simulated datanodes as alive after {} s",
+                    namenode.address(),
+                    shared.nodes.len(),
+                    SHOWN_WITHIN.as_secs()
+                )));
+            }
+            sleep(POLL).await;
+        }
+    }
+    Ok(())
+}
