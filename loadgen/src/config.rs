@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arrivals::Arrivals;
 use crate::build::check_base;
+use crate::contents::Asked;
 use crate::error::{Error, Result};
 use crate::mix::{Mix, Op, Workload};
 
@@ -53,6 +54,9 @@ pub struct Config {
     pub metrics: Vec<String>,
     /// Processes whose CPU time is read from /proc, for servers without such metrics.
     pub server_pids: Vec<u32>,
+    /// What files hold, as far as it is to be otherwise than in the namespace.
+    #[serde(default)]
+    pub contents: Asked,
 }
 
 impl Config {
@@ -174,6 +178,7 @@ impl fmt::Display for Hot {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::contents::Blocks;
 
     /// One that makes sense.
     pub fn config() -> Config {
@@ -195,6 +200,7 @@ pub(crate) mod tests {
             cost_samples: 3,
             metrics: vec!["h:2".into()],
             server_pids: Vec::new(),
+            contents: Asked { blocks: Some(Blocks::Simulated), ..Asked::default() },
         }
     }
 

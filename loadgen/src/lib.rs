@@ -11,11 +11,15 @@
 //!
 //! Never here: blocks and datanodes. What is measured is the namespace.
 
+pub mod contents;
+pub mod distribution;
+pub mod marker;
 pub mod namespace;
 pub mod tree;
 
 pub mod build;
 
+pub mod files;
 pub mod mix;
 pub mod ops;
 

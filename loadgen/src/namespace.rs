@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contents::Contents;
 use crate::error::{Error, Result};
 
 /// Names are at least this long: longer numbers than fit into it do not occur.
@@ -19,6 +20,8 @@ pub const MAX_NAME_LENGTH: u32 = 255;
 const MAX_PATH_LENGTH: u64 = 8000;
 /// Of the directory whose name is the spec.
 const MARKER: &str = "spec";
+/// Tells the random numbers of sizes from others.
+const SIZES: u64 = 0x7369_7a65;
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// A namespace. Its default is Spotify's, as the HopsFS authors describe it.
@@ -36,11 +39,22 @@ pub struct Spec {
     pub name_length: u32,
     /// Names with another seed are other names.
     pub seed: u64,
+    /// What its files hold.
+    #[serde(default)]
+    pub contents: Contents,
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Spec { files: 100_000, depth: 7, files_per_dir: 16, dirs_per_dir: 2, name_length: 34, seed: 1 }
+        Spec {
+            files: 100_000,
+            depth: 7,
+            files_per_dir: 16,
+            dirs_per_dir: 2,
+            name_length: 34,
+            seed: 1,
+            contents: Contents::default(),
+        }
     }
 }
 
@@ -63,6 +77,16 @@ impl Spec {
             )));
         }
         Ok(())
+    }
+
+    /// Whether six numbers say all about it.
+    pub fn is_plain(&self) -> bool {
+        self.contents == Contents::default()
+    }
+
+    /// How long a file is, bytes.
+    pub fn size_of(&self, file: u32) -> u64 {
+        self.contents.sizes.at(mixed(self.seed ^ mixed(u64::from(file) ^ SIZES)))
     }
 
     /// Directories in all.
@@ -164,6 +188,11 @@ pub fn mixed(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// A number that depends on a text alone.
+pub fn hashed(text: &str) -> u64 {
+    text.bytes().fold(text.len() as u64, |state, byte| mixed(state.wrapping_add(u64::from(byte) + 1)))
+}
+
 struct Base36(u64);
 
 impl fmt::Display for Base36 {
@@ -181,10 +210,10 @@ impl fmt::Display for Base36 {
     }
 }
 
-/// As the name of an empty directory in the base, from where a run reads it.
+/// The six numbers, as the name of an empty directory in the base, from where a run reads them.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Spec { files, depth, files_per_dir, dirs_per_dir, name_length, seed } = self;
+        let Spec { files, depth, files_per_dir, dirs_per_dir, name_length, seed, .. } = self;
         write!(f, "{MARKER}-{files}-{depth}-{files_per_dir}-{dirs_per_dir}-{name_length}-{seed}")
     }
 }
@@ -206,6 +235,7 @@ impl FromStr for Spec {
             dirs_per_dir: number(part()?)?,
             name_length: number(part()?)?,
             seed: number(part()?)?,
+            contents: Contents::default(),
         };
         parts.next().is_none().then_some(spec).ok_or(())
     }

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::arrivals::Arrivals;
+use crate::build::{datanodes, new_file};
 use crate::config::Config;
+use crate::contents::{Blocks, Contents};
 use crate::drive::{self, Phase, Worker};
 use crate::error::{Error, Result};
 use crate::mix::{Mix, Op};
-use crate::namespace::mixed;
-use crate::ops::{NewFile, perform};
+use crate::namespace::{Spec, mixed};
+use crate::ops::perform;
 use crate::pick::{Picker, Picks};
 use crate::report::{Namespace, Report, SCHEMA};
 use crate::servers::{Growth, Servers, cpu};
 use crate::summary::{self, Measured};
 use crate::target::Target;
-use crate::tree::survey;
+use crate::tree::{spec_in, survey};
 
 /// Directories that are looked at at once before a run.
 const SURVEY_WORKERS: u32 = 64;
@@ -49,8 +51,14 @@ pub async fn run(config: &Config) -> Result<Report> {
     let begun_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let clients = target.clients(config.connections)?;
     let Some(first) = clients.first() else { return Err(Error::refused("no connections")) };
-    let defaults = first.get_server_defaults().await?;
-    let tree = survey(&clients, &config.base, SURVEY_WORKERS).await?;
+    let spec = spec_in(first, &config.base).await?;
+    let contents = contents(config, &spec)?;
+    let datanodes = datanodes(&target, &config.base, &spec, &contents).await?;
+    let new_file = new_file(first, &contents, datanodes.clone()).await?;
+    let tree = survey(&clients, &config.base, spec, datanodes.clone(), SURVEY_WORKERS).await?.tree;
+    if let Some(datanodes) = &datanodes {
+        datanodes.report().await?;
+    }
     let namespace = Namespace { spec: tree.spec.clone(), files_present: tree.present() };
     if namespace.files_present == 0 {
         return Err(Error::refused(format!(
@@ -60,11 +68,10 @@ pub async fn run(config: &Config) -> Result<Report> {
     }
     let run = rand::random();
     let picks = Arc::new(Picks::new(config, mix.clone(), tree, run));
-    let new_file = NewFile { replication: defaults.replication, block_size: defaults.block_size };
     let workers = clients.iter().cycle().zip(0..config.clients).map(|(client, index)| Worker {
         client: client.clone(),
         picker: Picker::new(picks.clone(), index),
-        new_file,
+        new_file: new_file.clone(),
     });
     let mut workers: Vec<Worker> = workers.collect();
 
@@ -75,9 +82,11 @@ pub async fn run(config: &Config) -> Result<Report> {
     if config.warm_up_s > 0.0 {
         (workers, _) = drive::run(workers, phase(config, "warming up", config.warm_up_s, 1)).await?;
     }
+    new_file.rest().await;
     let counts = || clients.iter().map(|client| client.counts()).collect::<Vec<_>>();
     let (before, cpu_before, counts_before) = (servers.read_at_rest().await?, cpu::own_seconds(), counts());
     let (_, outcome) = drive::run(workers, phase(config, "measuring", config.duration_s, 0)).await?;
+    new_file.rest().await;
     let (client_cpu_s, counts_after) = (cpu::own_seconds() - cpu_before, counts());
     let after = servers.read_at_rest().await?;
     let measured = Measured {
@@ -86,6 +95,7 @@ pub async fn run(config: &Config) -> Result<Report> {
         outcome: &outcome,
         growth: if servers.is_empty() { None } else { Some(after.since(&before)) },
         costs: &costs,
+        contents: &contents,
         client_cpu_s,
         failovers: counts_after
             .iter()
@@ -95,6 +105,7 @@ pub async fn run(config: &Config) -> Result<Report> {
         resends: counts_after.iter().zip(&counts_before).map(|(now, then)| now.resends - then.resends).sum(),
     };
     let mut notes = summary::notes(&measured);
+    notes.extend(datanodes.as_ref().and_then(|datanodes| datanodes.end()));
     if namespace.files_present < namespace.spec.files {
         let missing = namespace.spec.files - namespace.files_present;
         notes.push(format!(
@@ -108,7 +119,9 @@ pub async fn run(config: &Config) -> Result<Report> {
         run,
         config: config.clone(),
         namespace,
-        metadata_only: true,
+        metadata_only: contents.blocks != Blocks::Real,
+        contents: Some(contents.clone()),
+        simulated_datanodes: datanodes.as_ref().map(|datanodes| datanodes.work()),
         total: summary::total(&measured),
         open_loop: summary::open_loop(&measured),
         operations: summary::operations(&measured),
@@ -122,6 +135,18 @@ pub async fn run(config: &Config) -> Result<Report> {
         errors: summary::errors(&outcome),
         notes,
     })
+}
+
+/// What files hold in a run on this namespace.
+fn contents(config: &Config, spec: &Spec) -> Result<Contents> {
+    let contents = config.contents.over(&spec.contents)?;
+    let (there, wanted) = (spec.contents.blocks, contents.blocks);
+    match there == Blocks::None || wanted == Blocks::None || there == wanted {
+        true => Ok(contents),
+        false => Err(Error::refused(format!(
+            "the namespace has {there} blocks: --blocks {wanted} needs one that was built with them, in another --base"
+        ))),
+    }
 }
 
 fn phase(config: &Config, name: &'static str, length_s: f64, number: u64) -> Phase {
@@ -150,10 +175,11 @@ async fn alone(
         let mut done = 0;
         for _ in 0..samples {
             let Some((task, effect)) = worker.picker.of(*op) else { break };
-            let ended = perform(&worker.client, &task, worker.new_file).await;
+            let ended = perform(&worker.client, &task, &worker.new_file).await;
             worker.note(effect, &ended);
             done += 1;
         }
+        worker.new_file.rest().await;
         let growth = servers.read().await?.since(&before)?;
         costs.extend(Cost::of(&growth, done).map(|cost| (*op, cost)));
     }

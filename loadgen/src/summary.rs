@@ -6,6 +6,7 @@ use std::fs;
 use hdrhistogram::Histogram;
 
 use crate::config::Config;
+use crate::contents::{Blocks, Contents};
 use crate::drive::Outcome;
 use crate::error::Result;
 use crate::mix::{Mix, Op};
@@ -25,6 +26,8 @@ pub struct Measured<'a> {
     pub outcome: &'a Outcome,
     /// What the servers counted; None: nobody asked them.
     pub growth: Option<Result<Growth>>,
+    /// What the files that were made held.
+    pub contents: &'a Contents,
     /// Of operations of a mix, alone.
     pub costs: &'a BTreeMap<Op, Cost>,
     /// CPU time of this process.
@@ -189,7 +192,15 @@ pub fn errors(outcome: &Outcome) -> Vec<ErrorKind> {
 
 /// What a reader must know.
 pub fn notes(measured: &Measured<'_>) -> Vec<String> {
-    let mut notes = vec!["metadata only: files are made without blocks (create and complete)".to_owned()];
+    let mut notes = vec![match measured.contents.blocks {
+        Blocks::None => "metadata only: files are made without blocks (create and complete)".to_owned(),
+        Blocks::Simulated => format!(
+            "metadata only: blocks are on {} datanodes that the load generator plays itself, without bytes; its CPU time \
+             has theirs in it",
+            measured.contents.datanodes
+        ),
+        Blocks::Real => "real blocks: files are written to datanodes, with bytes".to_owned(),
+    }];
     if measured.mix.single().is_none() && !measured.costs.is_empty() {
         let samples = measured.config.cost_samples;
         notes.push(format!(

@@ -16,7 +16,7 @@ use trellis_proto::hdfs::{
 use trellis_proto::registration::storage_proto;
 
 use super::outbox::Outbox;
-use crate::namespace::mixed;
+use crate::namespace::{hashed, mixed};
 
 /// How much each datanode says that it has room for, bytes: never full.
 const CAPACITY: u64 = 1 << 50;
@@ -56,8 +56,7 @@ pub(super) struct Node {
 
 /// A uuid that is a function of these alone.
 fn uuid(base: &str, seed: u64, index: u32, what: u64) -> String {
-    let start = mixed(seed ^ mixed(u64::from(index) << 8 | what));
-    let name = base.bytes().fold(start, |state, byte| mixed(state.wrapping_add(u64::from(byte) + 1)));
+    let name = hashed(base) ^ mixed(seed ^ mixed(u64::from(index) << 8 | what));
     let [high, low] = [mixed(name ^ 1), mixed(name ^ 2)];
     let (a, b, c, d) = (high & 0xffff, high >> 16 & 0xfff, low & 0xfff, low >> 16);
     format!("{MARK}-{a:04x}-4{b:03x}-8{c:03x}-{d:012x}")
@@ -128,7 +127,7 @@ impl Node {
         drop(held);
         if !quietly {
             let change = change(block, replica, BlockStatus::Deleted);
-            self.outboxes.iter().for_each(|outbox| drop(outbox.put(change.clone(), false)));
+            self.outboxes.iter().for_each(|outbox| _ = outbox.put(change.clone(), false));
         }
         true
     }

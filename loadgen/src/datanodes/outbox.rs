@@ -164,7 +164,7 @@ mod tests {
     #[tokio::test]
     async fn calls_are_bounded_and_too_many_changes_become_a_full_report() {
         let outbox = Outbox::default();
-        (0..MAX_CHANGES as u64).for_each(|id| drop(outbox.put(change(id), true)));
+        (0..MAX_CHANGES as u64).for_each(|id| _ = outbox.put(change(id), true));
         assert_eq!(outbox.take().len(), MAX_CHANGES_PER_CALL);
         outbox.told(MAX_CHANGES_PER_CALL);
         assert!(outbox.is_urgent() && !outbox.has_gap());

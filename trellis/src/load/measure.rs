@@ -10,7 +10,7 @@ use trellis_loadgen::config::{Config, Hot, Pick, Popularity};
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::show::show;
 
-use super::Place;
+use super::{Files, Place};
 use crate::limits::raise_open_files;
 use crate::output::print;
 
@@ -19,12 +19,13 @@ Examples:
   trellis load run --workload spotify --metrics 127.0.0.1:9870
   trellis load run --workload spotify --create-share 20 --clients 256 --connections 16 --duration 60s
   trellis load run --workload open --rate 20000 --arrivals poisson --popularity zipf:0.9
+  trellis load run --workload create --blocks simulated --sizes 1k-1g
   trellis load run --target hdfs://stock:8020 --server-pid 4711 --workload rename --report stock.json
 
 Workloads: spotify, lambda, pangu; create, mkdirs, open, fileStatus, rename, delete, append, stat_dir, list_dir, \
 list_file, chown_dir, set_replication, chmod_file, chmod_dir. With --rate it is an open \
-loop: operations begin when they are to, whatever the system does, and latency counts from then. Files are made without \
-blocks, and no datanode is asked. docs/LOAD.md says what the figures mean. Exit code 0 when a report was written, also \
+loop: operations begin when they are to, whatever the system does, and latency counts from then. Files have \
+the blocks that those of the namespace have, unless --blocks says otherwise. docs/LOAD.md says what the figures mean. Exit code 0 when a report was written, also \
 when operations failed.";
 
 /// Options of `trellis load run`.
@@ -61,6 +62,8 @@ pub struct Args {
     /// [default: popular; delete: once]
     #[arg(long, value_name = "HOW")]
     pick: Option<Pick>,
+    #[command(flatten)]
+    files: Files,
     /// Of all that is drawn
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -119,5 +122,6 @@ fn config(args: Args) -> Config {
         cost_samples: args.cost_samples,
         metrics: args.metrics,
         server_pids: args.server_pid,
+        contents: args.files.asked(),
     }
 }
