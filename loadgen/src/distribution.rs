@@ -69,7 +69,7 @@ impl Distribution {
 
 /// `random` of all 64 bits as a number below `end`.
 fn scaled(random: u64, end: u64) -> u64 {
-    (u128::from(random) * u128::from(end) >> 64) as u64
+    ((u128::from(random) * u128::from(end)) >> 64) as u64
 }
 
 impl Term {

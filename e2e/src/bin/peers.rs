@@ -7,6 +7,7 @@ use e2e::server::{Server, Shape};
 use tokio::runtime::Runtime;
 use trellis_loadgen::build::build;
 use trellis_loadgen::config::{Config, Pick, Popularity};
+use trellis_loadgen::contents::Asked;
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
 use trellis_loadgen::run::run;
@@ -156,6 +157,7 @@ impl Bench {
             cost_samples: 0,
             metrics: Vec::new(),
             server_pids: vec![side.pid],
+            contents: Asked::default(),
         };
         let report = self
             .runtime

@@ -1,33 +1,59 @@
 //! The load generator against either kind of namenode: the same operations end in the same ways.
 
-use anyhow::{Result, ensure};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
 use e2e::server::Server;
-use trellis_loadgen::build::build;
+use tokio::runtime::{Builder, Runtime};
+use trellis_loadgen::build::{build, datanodes};
 use trellis_loadgen::config::{Config, Pick, Popularity};
+use trellis_loadgen::contents::{Asked, Blocks, Contents};
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
 use trellis_loadgen::run::run;
 use trellis_loadgen::target::Target;
+use trellis_loadgen::tree::survey;
 
 const BASE: &str = "/load";
 const FILES: u32 = 300;
 const WORKERS: u32 = 8;
+/// How long a namenode may take to come back.
+const RESTART_LIMIT: Duration = Duration::from_secs(120);
 
 /// Every workload runs without an error; two clients that rename the same files share the successes; a second build makes
 /// what was deleted.
 pub fn workloads() -> Result<Vec<String>> {
     let server = Server::start(1, 0)?;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(drive(&server))
+    runtime()?.block_on(drive(&server))
 }
 
-async fn drive(server: &Server) -> Result<Vec<String>> {
-    let url = server.urls().remove(0);
-    let (target, spec) = (Target::parse(&url)?, Spec { files: FILES, ..Spec::default() });
-    let built = build(&target, BASE, &spec, WORKERS).await?;
-    ensure!(!built.resumed && built.files_made == u64::from(FILES), "{built:?}");
-    let usual = Config {
-        target: url,
+/// The same with blocks on simulated datanodes, which a later command brings back, also to a namenode that was restarted:
+/// then no block lacks a replica, and each is where readers are told.
+pub fn blocks() -> Result<Vec<String>> {
+    let mut server = Server::start(1, 0)?;
+    let runtime = runtime()?;
+    let asked = Asked {
+        blocks: Some(Blocks::Simulated),
+        sizes: Some("0:1,1k-40k:9".parse().map_err(anyhow::Error::msg)?),
+        block_size: Some(16 << 10),
+        replication: Some(3),
+        datanodes: Some(5),
+    };
+    let spec = Spec { files: FILES, contents: asked.over(&Contents::default())?, ..Spec::default() };
+    let notes = runtime.block_on(drive_blocks(&server, &spec))?;
+    server.kill_namenode(0)?;
+    runtime.block_on(found_again(&server, &spec))?;
+    Ok(notes)
+}
+
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().enable_all().build()?)
+}
+
+fn usual(server: &Server) -> Result<Config> {
+    Ok(Config {
+        target: server.urls().remove(0),
         base: BASE.to_owned(),
         workload: workload("rename")?,
         create_share: None,
@@ -44,10 +70,12 @@ async fn drive(server: &Server) -> Result<Vec<String>> {
         cost_samples: 0,
         metrics: Vec::new(),
         server_pids: vec![server.namenode_pid(0)?],
-    };
-    let renamed = run(&usual).await?;
-    let counts = [renamed.total.count, renamed.total.refused, renamed.total.errors];
-    ensure!(counts == [u64::from(FILES), u64::from(FILES), 0], "{counts:?} {:?}", renamed.errors);
+        contents: Asked::default(),
+    })
+}
+
+/// A short run of each workload.
+async fn each_workload(usual: &Config) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     // What deletes comes last: it may leave nothing for the others.
     let (deleting, others): (Vec<_>, Vec<_>) = Workload::names().partition(|name| *name == "delete");
@@ -56,11 +84,60 @@ async fn drive(server: &Server) -> Result<Vec<String>> {
         let config = Config { workload: workload(name)?, pick, duration_s: 0.5, ..usual.clone() };
         notes.push(sound(name, &run(&config).await?)?);
     }
+    Ok(notes)
+}
+
+async fn drive(server: &Server) -> Result<Vec<String>> {
+    let usual = usual(server)?;
+    let (target, spec) = (Target::parse(&usual.target)?, Spec { files: FILES, ..Spec::default() });
+    let built = build(&target, BASE, &spec, WORKERS).await?;
+    ensure!(!built.resumed && built.files_made == u64::from(FILES), "{built:?}");
+    let renamed = run(&usual).await?;
+    let counts = [renamed.total.count, renamed.total.refused, renamed.total.errors];
+    ensure!(counts == [u64::from(FILES), u64::from(FILES), 0], "{counts:?} {:?}", renamed.errors);
+    let notes = each_workload(&usual).await?;
     let again = build(&target, BASE, &spec, WORKERS).await?;
     ensure!(again.resumed && again.files_made > 0, "{again:?}");
     let whole = build(&target, BASE, &spec, WORKERS).await?;
     ensure!(whole.files_found == u64::from(FILES), "{whole:?}");
     Ok(notes)
+}
+
+async fn drive_blocks(server: &Server, spec: &Spec) -> Result<Vec<String>> {
+    let usual = usual(server)?;
+    let target = Target::parse(&usual.target)?;
+    let built = build(&target, BASE, spec, WORKERS).await?;
+    let blocks: u64 = (0..FILES).map(|file| spec.size_of(file).div_ceil(16 << 10)).sum();
+    ensure!(built.datanodes.is_some_and(|work| work.replicas == 3 * blocks), "{built:?}");
+    let notes = each_workload(&usual).await?;
+    let again = build(&target, BASE, spec, WORKERS).await?;
+    ensure!(again.resumed && again.files_made > 0 && again.files_mended == 0, "{again:?}");
+    Ok(notes)
+}
+
+/// After a restart of the namenode.
+async fn found_again(server: &Server, spec: &Spec) -> Result<()> {
+    let target = Target::parse(&server.urls().remove(0))?;
+    let clients = target.clients(WORKERS)?;
+    let until = Instant::now() + RESTART_LIMIT;
+    while clients[0].get_file_info("/").await.is_err() {
+        ensure!(Instant::now() < until, "the namenode does not come back");
+    }
+    let datanodes = datanodes(&target, BASE, spec, &spec.contents).await?;
+    let there = survey(&clients, BASE, spec.clone(), datanodes.clone(), WORKERS).await?;
+    ensure!(there.tree.present() == FILES && there.dirs.is_empty(), "{:?}", there.dirs);
+    datanodes.as_ref().context("there are datanodes")?.report().await?;
+    server.wait_until_healthy()?;
+    for file in 0..FILES {
+        let path = spec.file_path(BASE, file, there.tree.generation(file));
+        let status = clients[0].get_file_info(&path).await?.context("it is there")?;
+        let blocks = clients[0].get_block_locations(&path).await?;
+        let length: u64 = blocks.iter().map(|block| block.block.length).sum();
+        ensure!(length == spec.size_of(file) && length == status.length, "{path}: {length} bytes");
+        let copies = usize::from(status.replication);
+        ensure!(blocks.iter().all(|block| block.datanodes.len() == copies), "{path}: {blocks:?}");
+    }
+    Ok(())
 }
 
 fn workload(name: &str) -> Result<Workload> {

@@ -89,6 +89,7 @@ fn main() -> ExitCode {
         ("client::done_once::one_namenode", || client::done_once(1)),
         ("client::done_once::three_namenodes", || client::done_once(3)),
         ("load::workloads", load::workloads),
+        ("load::blocks", load::blocks),
     ];
     let later: &[(&'static str, Test)] = &[("client::quotas", client::quotas)];
     let freezing: &[(&'static str, Test)] = &[("client::frozen", client::frozen)];

@@ -4,7 +4,7 @@
 //! - [`outbox`]: what one namenode is still to be told
 //! - [`actor`]: its life with one namenode
 //! - [`obey`]: what it does when it is told to
-//! - [`others`]: whoever else the namenodes take for alive
+//! - [`shown`]: what namenodes show of them, and of others
 //!
 //! Who they are is a function of where the namespace lies, its seed and their number, so that every command of the load
 //! generator brings the same ones back. What they hold is told to them by whoever writes blocks, and by a survey of the
@@ -17,8 +17,8 @@
 mod actor;
 mod node;
 mod obey;
-mod others;
 mod outbox;
+mod shown;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,6 +59,8 @@ const REST_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Datanodes {
     shared: Arc<Shared>,
+    /// To be asked what they know.
+    namenodes: Vec<Namenode>,
     /// Their lives, which end with it.
     _lives: JoinSet<()>,
 }
@@ -175,7 +177,8 @@ impl Datanodes {
             trouble: Mutex::default(),
             counts: Counts::default(),
         });
-        others::send_away(target, &shared).await?;
+        let namenodes = shown::namenodes(target);
+        shown::send_away(&namenodes, &shared).await?;
         let mut lives = JoinSet::new();
         for node in &shared.nodes {
             for (index, address) in addresses.iter().enumerate() {
@@ -185,10 +188,10 @@ impl Datanodes {
                 lives.spawn(Actor::new(shared.clone(), node.clone(), index, link).run());
             }
         }
-        let datanodes = Datanodes { shared, _lives: lives };
+        let datanodes = Datanodes { shared, namenodes, _lives: lives };
         let all = datanodes.shared.nodes.len() * addresses.len();
         datanodes.wait("registering datanodes", &datanodes.shared.heard, all, REGISTERED_WITHIN).await?;
-        others::wait_until_shown(target, &datanodes.shared).await?;
+        shown::wait_until_shown(&datanodes.namenodes, &datanodes.shared).await?;
         Ok(datanodes)
     }
 
@@ -210,17 +213,14 @@ impl Datanodes {
         }
     }
 
-    /// Whether this is one of them.
-    pub fn is_one(&self, uuid: &str) -> bool {
-        self.shared.by_uuid.contains_key(uuid)
-    }
-
-    /// They know all that they hold: they report in full, and this waits until each did so to a namenode.
+    /// They know all that they hold: they report in full. This waits until each did so to a namenode, and until all
+    /// namenodes let files be written.
     pub async fn report(&self) -> Result<()> {
         let shared = &self.shared;
         shared.may_report.send_replace(true);
         shared.nodes.iter().flat_map(|node| &node.outboxes).for_each(outbox::Outbox::wake);
-        self.wait("reporting blocks", &shared.reported, shared.nodes.len(), REPORT_LIMIT).await
+        self.wait("reporting blocks", &shared.reported, shared.nodes.len(), REPORT_LIMIT).await?;
+        shown::wait_until_writable(&self.namenodes).await
     }
 
     /// A client wrote a block of `len` bytes whole, to all datanodes that the namenode named. They tell the namenodes now.

@@ -1,4 +1,5 @@
-//! Whom namenodes take for alive beside these datanodes: blocks would go there, too.
+//! What namenodes show: whom they take for alive beside these datanodes, to whom blocks would go, too; and whether they
+//! know enough of them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,12 +7,15 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use trellis_client::config::ConnectionConfig;
 use trellis_client::namenode::Namenode;
+use trellis_client::types::SafeMode;
+use trellis_client::uri::Address;
 use trellis_client::user::default_user;
 use trellis_proto::hdfs::client_namenode_protocol as rpc;
 use trellis_proto::hdfs::datanode::error_report_request_proto::ErrorCode;
 use trellis_proto::hdfs::datanode::{ErrorReportRequestProto, datanode_protocol_service as protocol};
 use trellis_proto::hdfs::{
-    DatanodeInfoProto, DatanodeReportTypeProto, GetDatanodeReportRequestProto, VersionRequestProto,
+    DatanodeInfoProto, DatanodeReportTypeProto, GetDatanodeReportRequestProto, SafeModeActionProto,
+    SetSafeModeRequestProto, VersionRequestProto,
 };
 use trellis_proto::registration::registration;
 
@@ -24,13 +28,15 @@ use crate::target::Target;
 const LISTEN: Duration = Duration::from_secs(7);
 /// How long a namenode may take to show what it was told.
 const SHOWN_WITHIN: Duration = Duration::from_secs(30);
+/// How long safe mode may last once all blocks were reported; a stock namenode stays in it for 30 s more.
+const SAFE_WITHIN: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(100);
 
-/// The namenodes, asked one by one.
-fn namenodes(target: &Target) -> Vec<Namenode> {
-    let link = |address: &_| {
+/// The namenodes, to be asked one by one.
+pub(super) fn namenodes(target: &Target) -> Vec<Namenode> {
+    let link = |address: &Address| {
         let service = &rpc::SERVICE;
-        Namenode::alone(Clone::clone(address), service, default_user(), ConnectionConfig::default())
+        Namenode::alone(address.clone(), service, default_user(), ConnectionConfig::default())
     };
     target.addresses().iter().map(link).collect()
 }
@@ -42,15 +48,15 @@ async fn alive(namenode: &Namenode) -> Result<Vec<DatanodeInfoProto>> {
 
 /// Takes those that an earlier load generator left behind out of the namenodes' sight, and refuses to go on beside any
 /// others.
-pub(super) async fn send_away(target: &Target, shared: &Shared) -> Result<()> {
-    for namenode in namenodes(target) {
-        let strangers = strangers(&namenode, shared).await?;
+pub(super) async fn send_away(namenodes: &[Namenode], shared: &Shared) -> Result<()> {
+    for namenode in namenodes {
+        let strangers = strangers(namenode, shared).await?;
         if strangers.is_empty() {
             continue;
         }
         // A real one, or one of a load generator that is at work, is heard again; each server has a clock of its own.
         sleep(LISTEN).await;
-        for (name, before, now) in heard_again(&strangers, &self::strangers(&namenode, shared).await?) {
+        for (name, before, now) in heard_again(&strangers, &self::strangers(namenode, shared).await?) {
             if before != now || !is_simulated(&name) {
                 return Err(Error::refused(format!(
                     "datanode {name} is alive at {}: simulated datanodes must be the only ones. Stop it (its namenodes \
@@ -60,7 +66,7 @@ pub(super) async fn send_away(target: &Target, shared: &Shared) -> Result<()> {
             }
         }
         for stranger in strangers {
-            send_off(&namenode, stranger).await?;
+            send_off(namenode, stranger).await?;
         }
     }
     Ok(())
@@ -99,11 +105,11 @@ async fn send_off(namenode: &Namenode, node: DatanodeInfoProto) -> Result<()> {
 }
 
 /// Waits until every namenode shows all of them as alive, with room: it gives them blocks then.
-pub(super) async fn wait_until_shown(target: &Target, shared: &Shared) -> Result<()> {
+pub(super) async fn wait_until_shown(namenodes: &[Namenode], shared: &Shared) -> Result<()> {
     let until = Instant::now() + SHOWN_WITHIN;
-    for namenode in namenodes(target) {
+    for namenode in namenodes {
         loop {
-            let nodes = alive(&namenode).await?;
+            let nodes = alive(namenode).await?;
             let shown = nodes
                 .iter()
                 .filter(|node| node.remaining() > 0 && shared.node(&node.id.datanode_uuid).is_some())
@@ -117,6 +123,27 @@ pub(super) async fn wait_until_shown(target: &Target, shared: &Shared) -> Result
                     namenode.address(),
                     shared.nodes.len(),
                     SHOWN_WITHIN.as_secs()
+                )));
+            }
+            sleep(POLL).await;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until no namenode is in safe mode: one that was started anew is, until it has heard of most blocks.
+pub(super) async fn wait_until_writable(namenodes: &[Namenode]) -> Result<()> {
+    let until = Instant::now() + SAFE_WITHIN;
+    for namenode in namenodes {
+        let action = SafeModeActionProto::from(SafeMode::Get).into();
+        let request = SetSafeModeRequestProto { action, checked: Some(false) };
+        while namenode.call_once(&rpc::SET_SAFE_MODE, &request).await?.result {
+            if Instant::now() >= until {
+                return Err(Error::refused(format!(
+                    "{} is in safe mode, {} s after all blocks were reported: see what it says to 'hdfs dfsadmin \
+                     -safemode get'",
+                    namenode.address(),
+                    SAFE_WITHIN.as_secs()
                 )));
             }
             sleep(POLL).await;
