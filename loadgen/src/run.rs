@@ -17,7 +17,7 @@ use crate::pick::{Picker, Picks};
 use crate::report::{Namespace, Report, SCHEMA};
 use crate::servers::{Growth, Servers, cpu};
 use crate::summary::{self, Measured};
-use crate::target::Target;
+use crate::target::{Counted, Target};
 use crate::tree::{spec_in, survey};
 
 /// Directories that are looked at at once before a run.
@@ -49,12 +49,13 @@ pub async fn run(config: &Config) -> Result<Report> {
     // What cannot be read should be said before anything is done.
     servers.read().await?;
     let begun_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let clients = target.clients(config.connections)?;
-    let Some(first) = clients.first() else { return Err(Error::refused("no connections")) };
-    let spec = spec_in(first, &config.base).await?;
+    let Some(first) = target.clients(1)?.pop() else { return Err(Error::refused("no namenodes")) };
+    let spec = spec_in(&first, &config.base).await?;
     let contents = contents(config, &spec)?;
+    // Writers of real data make calls of their own.
+    let clients = target.clone().counting(contents.blocks == Blocks::Real).clients(config.connections)?;
     let datanodes = datanodes(&target, &config.base, &spec, &contents).await?;
-    let new_file = new_file(first, &contents, datanodes.clone()).await?;
+    let new_file = new_file(&first, &contents, datanodes.clone()).await?;
     let tree = survey(&clients, &config.base, spec, datanodes.clone(), SURVEY_WORKERS).await?.tree;
     if let Some(datanodes) = &datanodes {
         datanodes.report().await?;
@@ -83,7 +84,7 @@ pub async fn run(config: &Config) -> Result<Report> {
         (workers, _) = drive::run(workers, phase(config, "warming up", config.warm_up_s, 1)).await?;
     }
     new_file.rest().await;
-    let counts = || clients.iter().map(|client| client.counts()).collect::<Vec<_>>();
+    let counts = || Counted::of(&clients);
     let (before, cpu_before, counts_before) = (servers.read_at_rest().await?, cpu::own_seconds(), counts());
     let (_, outcome) = drive::run(workers, phase(config, "measuring", config.duration_s, 0)).await?;
     new_file.rest().await;
@@ -97,12 +98,9 @@ pub async fn run(config: &Config) -> Result<Report> {
         costs: &costs,
         contents: &contents,
         client_cpu_s,
-        failovers: counts_after
-            .iter()
-            .zip(&counts_before)
-            .map(|(now, then)| now.failovers - then.failovers)
-            .sum(),
-        resends: counts_after.iter().zip(&counts_before).map(|(now, then)| now.resends - then.resends).sum(),
+        failovers: counts_after.failovers - counts_before.failovers,
+        resends: counts_after.resends - counts_before.resends,
+        answers: (contents.blocks == Blocks::Real).then(|| counts_after.answers_since(&counts_before)),
     };
     let mut notes = summary::notes(&measured);
     notes.extend(datanodes.as_ref().and_then(|datanodes| datanodes.end()));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use hdrhistogram::Histogram;
+use trellis_client::Answers;
 
 use crate::config::Config;
 use crate::contents::{Blocks, Contents};
@@ -36,6 +37,8 @@ pub struct Measured<'a> {
     pub failovers: u64,
     /// Of all clients.
     pub resends: u64,
+    /// By method, as the clients counted answers themselves; None: they are what the operations consist of.
+    pub answers: Option<BTreeMap<&'static str, Answers>>,
 }
 
 impl Measured<'_> {
@@ -154,18 +157,13 @@ fn second(bin: &Bin) -> Second {
 
 /// Calls by method, as issued and as the servers counted them.
 pub fn calls(measured: &Measured<'_>) -> BTreeMap<String, Calls> {
-    let mut all: BTreeMap<String, Calls> = BTreeMap::new();
-    for (op, record) in measured.outcome.recorder.ops() {
-        let counts = record.answered.iter().zip(&record.exceptions);
-        for (method, (ok, exceptions)) in op.row().calls.iter().zip(counts) {
-            let calls = all.entry((*method).to_owned()).or_default();
-            calls.ok += ok;
-            calls.exceptions += exceptions;
-        }
-    }
+    let mut all = match &measured.answers {
+        Some(answers) => answers.iter().map(|(method, answers)| counted((*method, *answers))).collect(),
+        None => of_operations(measured),
+    };
     // A server without metrics has a CPU time only.
-    let counted = measured.counted().filter(|_| !measured.config.metrics.is_empty());
-    if let Some(growth) = counted {
+    let growth = measured.counted().filter(|_| !measured.config.metrics.is_empty());
+    if let Some(growth) = growth {
         for (method, answers) in &growth.calls {
             let calls = all.entry(method.clone()).or_default();
             (calls.servers_ok, calls.servers_exceptions) = (Some(answers.ok), Some(answers.exceptions));
@@ -173,6 +171,24 @@ pub fn calls(measured: &Measured<'_>) -> BTreeMap<String, Calls> {
         for calls in all.values_mut() {
             calls.servers_ok.get_or_insert(0);
             calls.servers_exceptions.get_or_insert(0);
+        }
+    }
+    all
+}
+
+fn counted((method, Answers { ok, exceptions }): (&str, Answers)) -> (String, Calls) {
+    (method.to_owned(), Calls { ok, exceptions, ..Calls::default() })
+}
+
+/// The calls that the operations consisted of.
+fn of_operations(measured: &Measured<'_>) -> BTreeMap<String, Calls> {
+    let mut all: BTreeMap<String, Calls> = BTreeMap::new();
+    for (op, record) in measured.outcome.recorder.ops() {
+        let counts = record.answered.iter().zip(&record.exceptions);
+        for (method, (ok, exceptions)) in op.row().calls.iter().zip(counts) {
+            let calls = all.entry((*method).to_owned()).or_default();
+            calls.ok += ok;
+            calls.exceptions += exceptions;
         }
     }
     all

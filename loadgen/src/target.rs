@@ -1,10 +1,11 @@
 //! The namenodes that are driven, and the clients that drive them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use trellis_client::Client;
 use trellis_client::config::{ConnectionConfig, RetryPolicy};
 use trellis_client::uri::{Address, Uri};
+use trellis_client::{Answers, Client};
 
 use crate::error::{Error, Result};
 
@@ -15,7 +16,10 @@ const CALLER_CONTEXT: &str = "trellis-load";
 
 /// Namenodes of one file system.
 #[derive(Debug, Clone)]
-pub struct Target(Vec<Address>);
+pub struct Target {
+    namenodes: Vec<Address>,
+    count_answers: bool,
+}
 
 impl Target {
     /// From `hdfs://HOST:PORT[,HOST:PORT…]`.
@@ -26,17 +30,17 @@ impl Target {
                 "{text}: a target has no path; the namespace is where --base says"
             )));
         }
-        Ok(Target(uri.namenodes))
+        Ok(Target { namenodes: uri.namenodes, count_answers: false })
     }
 
-    /// How many namenodes there are.
-    pub fn namenodes(&self) -> usize {
-        self.0.len()
+    /// The same, of whose clients the answers are counted by method.
+    pub fn counting(self, count_answers: bool) -> Target {
+        Target { count_answers, ..self }
     }
 
     /// Where they listen.
     pub fn addresses(&self) -> &[Address] {
-        &self.0
+        &self.namenodes
     }
 
     /// So many clients, each with a connection of its own to whichever namenode it uses: the n-th begins with the n-th
@@ -46,13 +50,48 @@ impl Target {
     }
 
     fn client(&self, index: usize) -> Result<Client> {
-        let mut namenodes = self.0.clone();
-        namenodes.rotate_left(index % self.0.len());
+        let mut namenodes = self.namenodes.clone();
+        namenodes.rotate_left(index % self.namenodes.len().max(1));
         let retry = RetryPolicy { give_up_unanswered_after: FIRST_ANSWER_WITHIN, ..RetryPolicy::default() };
         let connection =
             ConnectionConfig { connect_timeout: FIRST_ANSWER_WITHIN, ..ConnectionConfig::default() };
         let builder = Client::builder(namenodes).random_order(false).caller_context(CALLER_CONTEXT);
-        Ok(builder.retry(retry).connection(connection).build()?)
+        Ok(builder.count_answers(self.count_answers).retry(retry).connection(connection).build()?)
+    }
+}
+
+/// What all clients counted.
+#[derive(Debug)]
+pub struct Counted {
+    /// They went over to another namenode.
+    pub failovers: u64,
+    /// They sent a call once more.
+    pub resends: u64,
+    answers: BTreeMap<&'static str, Answers>,
+}
+
+impl Counted {
+    /// Of these, so far.
+    pub fn of(clients: &[Client]) -> Counted {
+        let mut answers: BTreeMap<_, Answers> = BTreeMap::new();
+        for (method, some) in clients.iter().flat_map(Client::answers) {
+            let all = answers.entry(method).or_default();
+            all.ok += some.ok;
+            all.exceptions += some.exceptions;
+        }
+        let counts = clients.iter().map(Client::counts);
+        let (failovers, resends) =
+            counts.fold((0, 0), |sum, counts| (sum.0 + counts.failovers, sum.1 + counts.resends));
+        Counted { failovers, resends, answers }
+    }
+
+    /// Answers by method, those that came since an earlier count of the same clients.
+    pub fn answers_since(&self, before: &Counted) -> BTreeMap<&'static str, Answers> {
+        let since = self.answers.iter().map(|(method, now)| {
+            let then = before.answers.get(method).copied().unwrap_or_default();
+            (*method, Answers { ok: now.ok - then.ok, exceptions: now.exceptions - then.exceptions })
+        });
+        since.filter(|(_, answers)| *answers != Answers::default()).collect()
     }
 }
 

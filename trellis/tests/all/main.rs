@@ -11,6 +11,7 @@
 mod admin;
 mod cluster;
 mod load;
+mod load_blocks;
 mod stores;
 mod support;
 mod verbs;
