@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         ("data::datanode_dies", data::datanode_dies),
         ("data::flipped_byte", data::flipped_byte),
         ("verbs::both_shells", verbs::both_shells),
+        ("load::like", load::like),
         ("datanodes::mixed_pipelines", datanodes::mixed_pipelines),
         ("datanodes::deaths", datanodes::deaths),
         ("datanodes::probe", datanodes::probe),

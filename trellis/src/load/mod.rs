@@ -73,8 +73,14 @@ fn bytes(text: &str) -> Result<u64, &'static str> {
 }
 
 impl Files {
-    fn asked(self) -> Asked {
+    fn asked(&self) -> Asked {
         let Files { blocks, sizes, block_size, replication, datanodes } = self;
-        Asked { blocks, sizes, block_size, replication, datanodes }
+        Asked {
+            blocks: *blocks,
+            sizes: sizes.clone(),
+            block_size: *block_size,
+            replication: *replication,
+            datanodes: *datanodes,
+        }
     }
 }
