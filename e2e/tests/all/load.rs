@@ -1,11 +1,11 @@
 //! The load generator against either kind of namenode: the same operations end in the same ways.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::hadoop::stdout_of;
-use e2e::server::{Server, Shape};
+use e2e::server::Server;
+use e2e::stock::Stock;
 use tokio::runtime::{Builder, Runtime};
 use trellis_loadgen::build::{build, datanodes};
 use trellis_loadgen::config::{Config, Pick, Popularity};
@@ -54,8 +54,8 @@ pub fn blocks() -> Result<Vec<String>> {
 
 /// A namespace like that of a stock NameNode's image has the numbers of that: as a second image shows.
 pub fn like() -> Result<Vec<String>> {
-    let server = Server::stock(&Shape::new(1, 0))?;
-    let (target, runtime) = (Target::parse(&server.urls().remove(0))?, runtime()?);
+    let stock = Stock::start(0, &[])?;
+    let (target, runtime) = (Target::parse(&format!("hdfs://{}", stock.address()))?, runtime()?);
     let asked = Asked {
         blocks: Some(Blocks::Simulated),
         sizes: Some("0:1,1k-1m:3".parse().map_err(anyhow::Error::msg)?),
@@ -66,8 +66,12 @@ pub fn like() -> Result<Vec<String>> {
     let contents = asked.over(&Contents::default())?;
     let spec = Spec { files: FILES, depth: 3, files_per_dir: 7, contents, ..Spec::default() };
     runtime.block_on(build(&target, BASE, &spec, WORKERS))?;
-    let Table { counts, skipped, .. } = image_of(&server)?;
-    ensure!(counts.files() == u64::from(FILES) && skipped == 0, "{} files, {skipped} skipped", counts.files());
+    let Table { counts, skipped, .. } = image_of(&stock)?;
+    ensure!(
+        counts.files() == u64::from(FILES) && skipped == 0,
+        "{} files, {skipped} skipped",
+        counts.files()
+    );
     ensure!(counts.block_size() == Some(1 << 20) && counts.replication() == Some(2), "{counts:?}");
     let empty = (0..FILES).filter(|file| spec.size_of(*file) == 0).count();
     ensure!(counts.sizes().to_string().starts_with(&format!("0:{empty},")), "{empty}: {}", counts.sizes());
@@ -75,32 +79,29 @@ pub fn like() -> Result<Vec<String>> {
     let alike = Spec::like(counts.image(), 2 * FILES, 1, Contents::default());
     alike.check(LIKE)?;
     runtime.block_on(build(&target, LIKE, &alike, WORKERS))?;
-    let hadoop = server.hadoop();
-    stdout_of("rm", &hadoop.command(&["dfs", "-rm", "-r", "-skipTrash", BASE]).output()?)?;
-    let again = image_of(&server)?.counts.image();
+    stdout_of("rm", &stock.client()?.command(&["dfs", "-rm", "-r", "-skipTrash", BASE]).output()?)?;
+    let again = image_of(&stock)?.counts.image();
     // The base, and in it the root of the image that it is like.
     let scaled = levels(&counts.image(), 2 * FILES);
     for (depth, level) in scaled.iter().enumerate() {
         let found = again.levels.get(depth + 2).copied().unwrap_or_default();
-        ensure!(found.files == level.files && found.dirs >= level.dirs, "{depth}: {:?} {scaled:?}", again.levels);
+        ensure!(
+            found.files == level.files && found.dirs >= level.dirs,
+            "{depth}: {:?} {scaled:?}",
+            again.levels
+        );
     }
     Ok(vec![format!("{scaled:?}")])
 }
 
 /// What the image of a stock NameNode says, as it is now.
-fn image_of(server: &Server) -> Result<Table> {
+fn image_of(stock: &Stock) -> Result<Table> {
     let dir = tempfile::tempdir()?;
-    let [image, table] = ["image", "table"].map(|name| dir.path().join(name).display().to_string());
-    for command in [
-        &["dfsadmin", "-safemode", "enter"][..],
-        &["dfsadmin", "-saveNamespace"],
-        &["dfsadmin", "-safemode", "leave"],
-        &["dfsadmin", "-fetchImage", &image],
-        &["oiv", "-p", "Delimited", "-i", &image, "-o", &table],
-    ] {
-        stdout_of(&command.join(" "), &server.hadoop().command(command).output()?)?;
-    }
-    Ok(read_file(Path::new(&table))?)
+    let [image, table] = ["image", "table"].map(|name| dir.path().join(name));
+    stock.save_image(&image)?;
+    let mut oiv = stock.client()?.command(&["oiv", "-p", "Delimited", "-i"]);
+    stdout_of("oiv", &oiv.arg(&image).arg("-o").arg(&table).output()?)?;
+    Ok(read_file(&table)?)
 }
 
 fn runtime() -> Result<Runtime> {
