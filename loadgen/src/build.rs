@@ -79,7 +79,7 @@ pub async fn build(target: &Target, base: &str, spec: &Spec, workers: u32) -> Re
     })
     .await?;
     if let Some(datanodes) = &datanodes {
-        datanodes.rest().await;
+        datanodes.settle().await;
     }
     let (files_made, files_mended) = (work.made.load(Ordering::Relaxed), work.mended.load(Ordering::Relaxed));
     Ok(Built {

@@ -51,7 +51,7 @@ pub async fn run(config: &Config) -> Result<Report> {
     let begun_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let Some(first) = target.clients(1)?.pop() else { return Err(Error::refused("no namenodes")) };
     let spec = spec_in(&first, &config.base).await?;
-    let contents = contents(config, &spec)?;
+    let contents = contents(config, &mix, &spec)?;
     // Writers of real data make calls of their own.
     let clients = target.clone().counting(contents.blocks == Blocks::Real).clients(config.connections)?;
     let datanodes = datanodes(&target, &config.base, &spec, &contents).await?;
@@ -102,6 +102,9 @@ pub async fn run(config: &Config) -> Result<Report> {
         resends: counts_after.resends - counts_before.resends,
         answers: (contents.blocks == Blocks::Real).then(|| counts_after.answers_since(&counts_before)),
     };
+    if let Some(datanodes) = &datanodes {
+        datanodes.settle().await;
+    }
     let mut notes = summary::notes(&measured);
     notes.extend(datanodes.as_ref().and_then(|datanodes| datanodes.end()));
     if namespace.files_present < namespace.spec.files {
@@ -136,9 +139,15 @@ pub async fn run(config: &Config) -> Result<Report> {
 }
 
 /// What files hold in a run on this namespace.
-fn contents(config: &Config, spec: &Spec) -> Result<Contents> {
+fn contents(config: &Config, mix: &Mix, spec: &Spec) -> Result<Contents> {
     let contents = config.contents.over(&spec.contents)?;
     let (there, wanted) = (spec.contents.blocks, contents.blocks);
+    let appends = mix.shares().iter().any(|(op, _)| *op == Op::Append);
+    if appends && wanted == Blocks::None && there != wanted {
+        return Err(Error::refused(
+            "a file with blocks can only be appended to with its datanodes: leave out --blocks none",
+        ));
+    }
     match there == Blocks::None || wanted == Blocks::None || there == wanted {
         true => Ok(contents),
         false => Err(Error::refused(format!(

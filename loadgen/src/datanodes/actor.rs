@@ -165,12 +165,16 @@ impl Session<'_> {
         let outbox = self.actor.outbox()?;
         self.is_due |= outbox.has_gap();
         let wants_lease = self.is_due && *shared.may_report.borrow();
+        if outbox.take_wanted_beat() {
+            self.next_heartbeat = Instant::now();
+        }
         let beats = Instant::now() >= self.next_heartbeat;
         let mut lease = None;
         if beats {
             // Also after a failure: the next one is due a heartbeat later.
             self.next_heartbeat = Instant::now() + if wants_lease { FIRST_HEARTBEATS } else { HEARTBEAT };
             lease = self.heartbeat(wants_lease).await?;
+            outbox.beaten();
         } else if wants_lease && self.next_heartbeat > Instant::now() + FIRST_HEARTBEATS {
             // It may report only since just now.
             self.next_heartbeat = Instant::now();
@@ -272,7 +276,8 @@ struct Taken<'a> {
 
 impl Taken<'_> {
     fn were_told(mut self) {
-        self.outbox.told(std::mem::take(&mut self.changes).len());
+        self.changes.clear();
+        self.outbox.told();
     }
 }
 

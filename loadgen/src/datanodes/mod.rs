@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -38,6 +39,7 @@ use trellis_proto::hdfs::datanode::datanode_protocol_service;
 
 use self::actor::Actor;
 use self::node::{Node, Replica};
+use self::outbox::Outbox;
 use crate::error::{Error, Result};
 use crate::namespace::mixed;
 use crate::progress::Progress;
@@ -218,7 +220,7 @@ impl Datanodes {
     pub async fn report(&self) -> Result<()> {
         let shared = &self.shared;
         shared.may_report.send_replace(true);
-        shared.nodes.iter().flat_map(|node| &node.outboxes).for_each(outbox::Outbox::wake);
+        shared.nodes.iter().flat_map(|node| &node.outboxes).for_each(Outbox::wake);
         self.wait("reporting blocks", &shared.reported, shared.nodes.len(), REPORT_LIMIT).await?;
         shown::wait_until_writable(&self.namenodes).await
     }
@@ -250,15 +252,19 @@ impl Datanodes {
         }
     }
 
-    /// Waits until all that happened so far was told, deletions too; not for ever.
+    /// Waits until all that happened so far was told, deletions too; not for ever: a namenode that does not answer is told
+    /// later.
     pub async fn rest(&self) {
-        let all = async {
-            for outbox in self.shared.nodes.iter().flat_map(|node| &node.outboxes) {
-                outbox.flush().await;
-            }
-        };
-        // A namenode that does not answer is told later.
-        let _ = timeout(REST_LIMIT, all).await;
+        let outboxes = self.shared.nodes.iter().flat_map(|node| &node.outboxes);
+        let _ = timeout(REST_LIMIT, join_all(outboxes.map(Outbox::flush))).await;
+    }
+
+    /// The same, and then a heartbeat to every namenode: before they fall silent. One of ours that takes a datanode over
+    /// applies with its next heartbeat what others have not.
+    pub async fn settle(&self) {
+        self.rest().await;
+        let outboxes = self.shared.nodes.iter().flat_map(|node| &node.outboxes);
+        let _ = timeout(REST_LIMIT, join_all(outboxes.map(Outbox::beat))).await;
     }
 
     /// Why one of them and a namenode want no more of each other, if that is so.

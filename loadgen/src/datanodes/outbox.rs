@@ -18,6 +18,8 @@ pub(super) struct Outbox {
     wake: Notify,
     /// How many changes were told so far, or given up for a full report.
     told: watch::Sender<u64>,
+    /// How many heartbeats were answered.
+    beats: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -29,11 +31,18 @@ struct Waiting {
     is_urgent: bool,
     /// Changes were given up: only a full report can tell them.
     has_gap: bool,
+    /// A heartbeat is wanted before its time.
+    wants_beat: bool,
 }
 
 impl Default for Outbox {
     fn default() -> Self {
-        Outbox { waiting: Mutex::default(), wake: Notify::new(), told: watch::Sender::new(0) }
+        Outbox {
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+            told: watch::Sender::new(0),
+            beats: watch::Sender::new(0),
+        }
     }
 }
 
@@ -77,9 +86,10 @@ impl Outbox {
         taken
     }
 
-    /// The call was answered.
-    pub(super) fn told(&self, count: usize) {
-        self.told.send_modify(|told| *told += count as u64);
+    /// The call with all that was taken was answered.
+    pub(super) fn told(&self) {
+        let waiting = self.lock();
+        self.told.send_replace(waiting.queued - waiting.changes.len() as u64);
     }
 
     /// The call failed: they are to be told again, before all others.
@@ -126,6 +136,26 @@ impl Outbox {
         self.wait_for(queued).await;
     }
 
+    /// Has a heartbeat sent at once, and waits until it was answered.
+    pub(super) async fn beat(&self) {
+        let mut beats = self.beats.subscribe();
+        let before = *beats.borrow_and_update();
+        self.lock().wants_beat = true;
+        self.wake();
+        // The sender is this outbox itself.
+        let _ = beats.wait_for(|beats| *beats > before).await;
+    }
+
+    /// Whether a heartbeat was wanted since this was last asked.
+    pub(super) fn take_wanted_beat(&self) -> bool {
+        std::mem::take(&mut self.lock().wants_beat)
+    }
+
+    /// A heartbeat was answered.
+    pub(super) fn beaten(&self) {
+        self.beats.send_modify(|beats| *beats += 1);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,6 +163,8 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use futures::future::FutureExt;
+
     use super::*;
 
     fn change(id: u64) -> ReceivedDeletedBlockInfoProto {
@@ -157,7 +189,8 @@ mod tests {
         outbox.put_back(taken);
         let again = outbox.take();
         assert_eq!(ids(&again), [1, 2, 3, 4]);
-        outbox.told(again.len());
+        assert!(outbox.wait_for(1).now_or_never().is_none());
+        outbox.told();
         outbox.wait_for(4).await;
     }
 
@@ -166,7 +199,8 @@ mod tests {
         let outbox = Outbox::default();
         (0..MAX_CHANGES as u64).for_each(|id| _ = outbox.put(change(id), true));
         assert_eq!(outbox.take().len(), MAX_CHANGES_PER_CALL);
-        outbox.told(MAX_CHANGES_PER_CALL);
+        outbox.told();
+        assert!(outbox.wait_for(MAX_CHANGES_PER_CALL as u64 + 1).now_or_never().is_none());
         assert!(outbox.is_urgent() && !outbox.has_gap());
         let mut last = 0;
         (0..=MAX_CHANGES_PER_CALL as u64).for_each(|id| last = outbox.put(change(id), true));

@@ -65,7 +65,7 @@ pub(super) async fn send_away(namenodes: &[Namenode], shared: &Shared) -> Result
                 )));
             }
         }
-        for stranger in strangers {
+        for stranger in strangers.into_iter().filter(|node| is_simulated(&node.id.datanode_uuid)) {
             send_off(namenode, stranger).await?;
         }
     }

@@ -125,3 +125,27 @@ fn real_datanodes_get_the_bytes() {
     assert!(complaint(&run).contains("the namespace has real blocks"), "{}", complaint(&run));
     assert!(!fs::exists(&report).unwrap());
 }
+
+#[test]
+fn a_namespace_is_like_an_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &[]);
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../loadgen/src/like/recorded.tsv");
+    let like = ["--like", table, "--files", "100"];
+    let said = built_with(&up, &like);
+    assert!(
+        said.contains("the image has 54 files in 20 directories on 7 levels; 0 lines were skipped"),
+        "{said}"
+    );
+    assert!(said.contains("100 of 100 files made in "), "{said}");
+    // A run knows the namespace without the table, and so does a build that goes on.
+    let report = assert_workload_counts(&up, "open", &["--warm-up", "0s", "--hot", "80/20"]);
+    assert_eq!(report["namespace"]["files_present"], 100);
+    assert!(built_with(&up, &like).contains("where 100 files were there already"));
+    let other = build(&up, &["--like", table, "--files", "101"]);
+    assert!(complaint(&other).contains("holds another namespace"), "{}", complaint(&other));
+    let shaped = build(&up, &["--like", table, "--depth", "3"]);
+    assert!(complaint(&shaped).contains("cannot be used with"), "{}", complaint(&shaped));
+    let image = build(&up, &["--like", "/proc/self/exe"]);
+    assert!(complaint(&image).contains("is no table of an fsimage"), "{}", complaint(&image));
+}
