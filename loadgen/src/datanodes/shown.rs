@@ -26,7 +26,9 @@ use crate::target::Target;
 
 /// Whoever lives is heard from within this time.
 const LISTEN: Duration = Duration::from_secs(7);
-/// How long a namenode may take to show what it was told.
+/// What a namenode shows may be older than what it was told, by this much.
+const SHOWN_LATE: Duration = Duration::from_secs(2);
+/// How long a namenode may take to show that all live.
 const SHOWN_WITHIN: Duration = Duration::from_secs(30);
 /// How long safe mode may last once all blocks were reported; a stock namenode stays in it for 30 s more.
 const SAFE_WITHIN: Duration = Duration::from_secs(90);
@@ -50,10 +52,11 @@ async fn alive(namenode: &Namenode) -> Result<Vec<DatanodeInfoProto>> {
 /// others.
 pub(super) async fn send_away(namenodes: &[Namenode], shared: &Shared) -> Result<()> {
     for namenode in namenodes {
-        let strangers = strangers(namenode, shared).await?;
-        if strangers.is_empty() {
+        if strangers(namenode, shared).await?.is_empty() {
             continue;
         }
+        sleep(SHOWN_LATE).await;
+        let strangers = strangers(namenode, shared).await?;
         // A real one, or one of a load generator that is at work, is heard again; each server has a clock of its own.
         sleep(LISTEN).await;
         for (name, before, now) in heard_again(&strangers, &self::strangers(namenode, shared).await?) {
