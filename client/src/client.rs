@@ -1,5 +1,6 @@
 //! A client of one file system, for one user.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::error::Result;
 use crate::failover::Failover;
 use crate::lease::Leases;
 use crate::namenode::Namenode;
+use crate::tally::Answers;
 use crate::types::ServerDefaults;
 use crate::uri::Address;
 use crate::user::default_user;
@@ -65,6 +67,7 @@ pub struct Builder {
     data: DataConfig,
     retry: RetryPolicy,
     lease_renew_interval: Duration,
+    count_answers: bool,
 }
 
 /// A client needs at least one namenode.
@@ -121,6 +124,12 @@ impl Builder {
         self
     }
 
+    /// Whether answers are counted by method, for [`Client::answers`]; they are not by default.
+    pub fn count_answers(mut self, count: bool) -> Self {
+        self.count_answers = count;
+        self
+    }
+
     /// The client. Fails only for want of namenodes.
     pub fn build(self) -> std::result::Result<Client, NoNamenodes> {
         if self.namenodes.is_empty() {
@@ -139,7 +148,7 @@ impl Builder {
         let namenodes: Vec<_> = self.namenodes.into_iter().map(dial).collect();
         let first = if self.random_order { rand::random_range(0..namenodes.len()) } else { 0 };
         Ok(Client(Arc::new(Inner {
-            failover: Failover::new(namenodes, first, identity.clone(), self.retry),
+            failover: Failover::new(namenodes, first, identity.clone(), self.retry, self.count_answers),
             identity,
             name: format!("trellis_{}", uuid::Uuid::new_v4().simple()),
             umask: self.umask,
@@ -163,6 +172,7 @@ impl Client {
             data: DataConfig::default(),
             retry: RetryPolicy::default(),
             lease_renew_interval: LEASE_RENEW_INTERVAL,
+            count_answers: false,
         }
     }
 
@@ -199,6 +209,12 @@ impl Client {
     pub fn counts(&self) -> Counts {
         let (failovers, resends) = self.0.failover.counts();
         Counts { failovers, resends }
+    }
+
+    /// How its calls were answered so far, by method, those included that its writers make by themselves; empty unless they
+    /// are counted ([`Builder::count_answers`]).
+    pub fn answers(&self) -> BTreeMap<&'static str, Answers> {
+        self.0.failover.answers()
     }
 
     /// The user that the namenode sees.

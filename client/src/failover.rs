@@ -11,6 +11,7 @@
 //! stock sends every call again then, we only those that may be. Every send of a call has the same client and call
 //! id, so that the retry cache, which all namenodes share, knows it again.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +28,7 @@ use crate::connection::Identity;
 use crate::error::{Error, Fault, Result};
 use crate::namenode::{Namenode, decode};
 use crate::semantics::Repeat;
+use crate::tally::{Answers, Tally};
 
 /// The namenodes of one file system, and which of them is asked.
 #[derive(Debug)]
@@ -39,6 +41,7 @@ pub(crate) struct Failover {
     answered: AtomicBool,
     failovers: AtomicU64,
     resends: AtomicU64,
+    tally: Option<Tally>,
 }
 
 #[derive(Debug)]
@@ -85,7 +88,13 @@ impl Step {
 
 impl Failover {
     /// `first` is the position of the namenode to begin with.
-    pub fn new(namenodes: Vec<Namenode>, first: usize, identity: Arc<Identity>, policy: RetryPolicy) -> Self {
+    pub fn new(
+        namenodes: Vec<Namenode>,
+        first: usize,
+        identity: Arc<Identity>,
+        policy: RetryPolicy,
+        count_answers: bool,
+    ) -> Self {
         let current = if first < namenodes.len() { first } else { 0 };
         Self {
             route: Mutex::new(Route { namenodes, current }),
@@ -95,6 +104,7 @@ impl Failover {
             answered: AtomicBool::new(false),
             failovers: AtomicU64::new(0),
             resends: AtomicU64::new(0),
+            tally: count_answers.then(Tally::default),
         }
     }
 
@@ -105,6 +115,11 @@ impl Failover {
     /// How often the client went over to another namenode, and how often a call was sent again.
     pub fn counts(&self) -> (u64, u64) {
         (self.failovers.load(Ordering::Relaxed), self.resends.load(Ordering::Relaxed))
+    }
+
+    /// How calls were answered, if that is counted.
+    pub fn answers(&self) -> BTreeMap<&'static str, Answers> {
+        self.tally.as_ref().map(Tally::read).unwrap_or_default()
     }
 
     /// Calls a method until it is answered, or nothing more can be done.
@@ -167,6 +182,9 @@ impl Failover {
         // Read first: a store that changes nothing would still take the cache line from all other threads.
         if matches!(answer, Ok(_) | Err(Fault::Exception(_))) && !self.answered.load(Ordering::Relaxed) {
             self.answered.store(true, Ordering::Relaxed);
+        }
+        if let (Some(tally), Ok(_) | Err(Fault::Exception(_))) = (&self.tally, &answer) {
+            tally.note(rpc.name, answer.is_ok());
         }
         answer
     }

@@ -21,7 +21,7 @@ impl Client {
     pub async fn create(&self, path: &str, options: &CreateOptions) -> Result<FileWriter> {
         // Before the call, so that the lease is renewed however long that takes.
         let lease = self.hold_lease();
-        let status = self.create_call(path, options).await?;
+        let status = self.create_only(path, options).await?;
         Ok(FileWriter::created(self.clone(), path, status, lease))
     }
 
@@ -62,7 +62,7 @@ impl Client {
 
     /// Makes an empty file: create and complete.
     pub async fn create_empty(&self, path: &str, options: &CreateOptions) -> Result<FileStatus> {
-        let status = self.create_call(path, options).await?;
+        let status = self.create_only(path, options).await?;
         if self.complete(path, status.file_id, None).await? {
             return Ok(status);
         }
@@ -70,7 +70,9 @@ impl Client {
         Err(Error::local("complete", path, Kind::Io, text))
     }
 
-    async fn create_call(&self, path: &str, options: &CreateOptions) -> Result<FileStatus> {
+    /// Makes a file and leaves it open, for whoever writes and completes it by calls of their own: nobody renews its
+    /// lease.
+    pub async fn create_only(&self, path: &str, options: &CreateOptions) -> Result<FileStatus> {
         let (replication, block_size) = match (options.replication, options.block_size) {
             (Some(replication), Some(block_size)) => (replication, block_size),
             (replication, block_size) => {

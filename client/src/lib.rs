@@ -29,7 +29,7 @@
 //! - `lease`: leases of files that are being written
 //! - [`admin`]: what superusers ask
 //! - [`client`]: a client and its settings
-//! - `failover`: a call over several namenodes, each method by [`semantics`]
+//! - `failover`: a call over several namenodes, each method by [`semantics`]; `tally`: its answers, counted
 //! - [`namenode`]: one namenode
 //! - `connection`: one TCP connection, many calls at once
 //!
@@ -48,6 +48,7 @@ pub mod client;
 
 mod failover;
 pub mod semantics;
+mod tally;
 
 mod connection;
 pub mod namenode;
@@ -63,3 +64,4 @@ pub use block::{FileReader, FileStream, FileWriter};
 pub use client::Client;
 pub use conf::Conf;
 pub use error::{Error, Result};
+pub use tally::Answers;

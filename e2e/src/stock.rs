@@ -177,6 +177,18 @@ impl Stock {
         self.hadoop.command(&["fsck", "/"])
     }
 
+    /// Writes an image of the namespace as it is now to a file.
+    pub fn save_image(&self, to: &Path) -> Result<()> {
+        let to = to.to_str().context("a path that is no text")?;
+        for command in
+            [&["-safemode", "enter"][..], &["-saveNamespace"], &["-safemode", "leave"], &["-fetchImage", to]]
+        {
+            let done = self.hadoop.command(&[&["dfsadmin"], command].concat()).output()?;
+            stdout_of(&command.join(" "), &done)?;
+        }
+        Ok(())
+    }
+
     /// A client's configuration for it, with three replicas at most.
     pub fn client(&self) -> Result<Hadoop> {
         let replication = format!("dfs.replication={}", self.datanodes.len().clamp(1, 3));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arrivals::Arrivals;
 use crate::build::check_base;
+use crate::contents::Asked;
 use crate::disturb::{self, Disturb};
 use crate::error::{Error, Result};
 use crate::mix::{Mix, Op, Workload};
@@ -64,6 +65,9 @@ pub struct Config {
     /// Of a replay, whose workload is `replay`; then what else only a run can have is as if it was not asked for.
     #[serde(default)]
     pub replay: Option<ReplayConfig>,
+    /// What files hold, as far as it is to be otherwise than in the namespace.
+    #[serde(default)]
+    pub contents: Asked,
 }
 
 /// What counts as late when nothing else is said.
@@ -224,6 +228,7 @@ impl fmt::Display for Hot {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::contents::Blocks;
 
     /// One that makes sense.
     pub fn config() -> Config {
@@ -248,6 +253,7 @@ pub(crate) mod tests {
             disturb: vec!["stop:4711@500ms+2s".parse().expect("well formed")],
             late_after_s: 0.5,
             replay: None,
+            contents: Asked { blocks: Some(Blocks::Simulated), ..Asked::default() },
         }
     }
 

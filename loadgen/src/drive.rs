@@ -21,8 +21,9 @@ use trellis_client::Client;
 use crate::arrivals::{Arrivals, Schedule};
 use crate::episodes::EpisodeRecords;
 use crate::error::{Error, Result};
+use crate::files::NewFile;
 use crate::mix::Op;
-use crate::ops::{Done, End, NewFile, Task, perform};
+use crate::ops::{Done, End, Task, perform};
 use crate::pick::{Effect, Picker};
 use crate::progress::Progress;
 use crate::record::{Recorder, Recorders, Times};
@@ -205,7 +206,7 @@ async fn closed(mut worker: Worker, index: usize, shared: Arc<Shared>) -> Worker
         };
         tokio::select! {
             biased;
-            done = perform(&worker.client, &task, worker.new_file) => {
+            done = perform(&worker.client, &task, &worker.new_file) => {
                 shared.note(index, task.op, begun, begun, &done);
                 worker.note(effect, &done);
             }
@@ -265,8 +266,8 @@ impl Worker {
     }
 
     fn begin(&self, task: Task, effect: Effect, intended: Duration, begun: Duration) -> UnderWay<Begun> {
-        let (client, new_file, op) = (self.client.clone(), self.new_file, task.op);
-        let done = async move { perform(&client, &task, new_file).await }.boxed();
+        let (client, new_file, op) = (self.client.clone(), self.new_file.clone(), task.op);
+        let done = async move { perform(&client, &task, &new_file).await }.boxed();
         UnderWay { begun: Begun { op, intended, begun, effect }, done }
     }
 }

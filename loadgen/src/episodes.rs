@@ -106,7 +106,7 @@ impl EpisodeRecords {
         match end {
             End::Success => record.success += 1,
             End::Refused { .. } => record.refused += 1,
-            End::Error(_) | End::Differs { .. } => record.errors += 1,
+            End::Error(_) => record.errors += 1,
         }
     }
 

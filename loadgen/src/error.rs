@@ -11,6 +11,9 @@ pub enum Error {
     /// A call that everything depends on.
     #[error(transparent)]
     Call(#[from] trellis_client::Error),
+    /// A file that everything depends on was not made.
+    #[error(transparent)]
+    File(#[from] crate::files::Failure),
     /// `--target` is no list of namenodes.
     #[error(transparent)]
     Target(#[from] InvalidUri),

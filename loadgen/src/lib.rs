@@ -1,7 +1,10 @@
 //! The metadata load generator: `trellis load`. Drives any HDFS namenodes, ours or stock's.
 //!
-//! - [`namespace`]: a namespace as a pure function; [`tree`]: what of it is there; [`mod@build`]: makes it
-//! - [`mix`]: THE tables of operations and workloads; [`ops`]: what each operation does
+//! - [`namespace`]: a namespace as a pure function; [`names`]: what is called how; [`like`]: its shape from an fsimage
+//! - [`contents`]: what its files hold; [`distribution`]: sizes and their likes; [`marker`]: its record in the base
+//! - [`tree`]: what of it is there; [`mod@build`]: makes it
+//! - [`mix`]: THE tables of operations and workloads; [`ops`]: what each operation does; [`files`]: those with blocks
+//! - [`datanodes`]: simulated datanodes
 //! - [`pick`]: what the next one is done to; [`popularity`]: which files are liked more
 //! - [`arrivals`]: when operations of an open loop begin; [`drive`]: the loops
 //! - [`record`]: what happened; [`servers`]: what the servers counted; [`watch`]: what is counted while operations run
@@ -14,18 +17,26 @@
 //! - [`saved`]: files that are written whole, and read back; [`spread`]: figures of several runs
 //! - [`target`]: clients of the namenodes; [`progress`], [`error`]
 //!
-//! Never here: blocks and datanodes. What is measured is the namespace.
+//! Never here: what only a server knows. All goes over the wire, to ours and to stock's alike.
 
+pub mod contents;
+pub mod distribution;
+pub mod like;
+pub mod marker;
+pub mod names;
 pub mod namespace;
 pub mod tree;
 
 pub mod build;
 
+pub mod files;
 pub mod mix;
 pub mod ops;
 
 pub mod pick;
 pub mod popularity;
+
+pub mod datanodes;
 
 pub mod arrivals;
 pub mod drive;

@@ -1,15 +1,19 @@
 //! A namespace as a pure function: which directories and files a spec has, and what they are called.
 //!
 //! Directories are numbered; each has the files `number × files_per_dir …`. They form trees of `depth` levels, one tree
-//! beside the other below the base, each tree numbered level by level. Names carry the numbers, so that a listing tells
-//! which files are there and under which of their names.
+//! beside the other below the base, each tree numbered level by level; unless it is to be [`like`](crate::like) an image,
+//! which says where directories and files are. What they are called is in [`names`](crate::names).
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contents::Contents;
 use crate::error::{Error, Result};
+use crate::like::layout::{MAX_DIRS, levels};
+use crate::like::{Image, Level, Like};
 
 /// Names are at least this long: longer numbers than fit into it do not occur.
 pub const MIN_NAME_LENGTH: u32 = 24;
@@ -19,10 +23,12 @@ pub const MAX_NAME_LENGTH: u32 = 255;
 const MAX_PATH_LENGTH: u64 = 8000;
 /// Of the directory whose name is the spec.
 const MARKER: &str = "spec";
-const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+/// Tells the random numbers of sizes from others.
+const SIZES: u64 = 0x7369_7a65;
 
 /// A namespace. Its default is Spotify's, as the HopsFS authors describe it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Record", into = "Record")]
 pub struct Spec {
     /// Files in all.
     pub files: u32,
@@ -36,17 +42,84 @@ pub struct Spec {
     pub name_length: u32,
     /// Names with another seed are other names.
     pub seed: u64,
+    /// What its files hold.
+    pub contents: Contents,
+    /// The shape of another namespace; then depth, files and directories of a directory and length of names say but what
+    /// that has at most, or on average.
+    pub like: Option<Like>,
+}
+
+/// A spec as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    files: u32,
+    depth: u32,
+    files_per_dir: u32,
+    dirs_per_dir: u32,
+    name_length: u32,
+    seed: u64,
+    #[serde(default)]
+    contents: Contents,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    like: Option<Image>,
+}
+
+impl From<Record> for Spec {
+    fn from(record: Record) -> Spec {
+        let Record { files, depth, files_per_dir, dirs_per_dir, name_length, seed, contents, like } = record;
+        let like = like.map(|image| Like::new(Arc::new(image), files, seed));
+        Spec { files, depth, files_per_dir, dirs_per_dir, name_length, seed, contents, like }
+    }
+}
+
+impl From<Spec> for Record {
+    fn from(spec: Spec) -> Record {
+        let Spec { files, depth, files_per_dir, dirs_per_dir, name_length, seed, contents, like } = spec;
+        let like = like.map(|like| Arc::unwrap_or_clone(like.image));
+        Record { files, depth, files_per_dir, dirs_per_dir, name_length, seed, contents, like }
+    }
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Spec { files: 100_000, depth: 7, files_per_dir: 16, dirs_per_dir: 2, name_length: 34, seed: 1 }
+        Spec {
+            files: 100_000,
+            depth: 7,
+            files_per_dir: 16,
+            dirs_per_dir: 2,
+            name_length: 34,
+            seed: 1,
+            contents: Contents::default(),
+            like: None,
+        }
     }
 }
 
 impl Spec {
+    /// A namespace like an image, of so many files.
+    pub fn like(image: Image, files: u32, seed: u64, contents: Contents) -> Spec {
+        let mean = |sum: fn(&Level) -> u64, of: fn(&Level) -> u64| {
+            let total = |part: fn(&Level) -> u64| image.levels.iter().map(part).sum::<u64>();
+            total(sum).div_ceil(total(of).max(1)).min(u32::MAX.into()) as u32
+        };
+        Spec {
+            files,
+            depth: image.levels.len() as u32,
+            files_per_dir: mean(|level| level.files, |level| level.dirs),
+            dirs_per_dir: mean(|level| level.dirs, |level| level.dirs),
+            name_length: image.file_names.most().max(image.dir_names.most()).min(u32::MAX.into()) as u32,
+            seed,
+            contents,
+            like: Some(Like::new(Arc::new(image), files, seed)),
+        }
+    }
+
     /// Says what is wrong with it.
     pub fn check(&self, base: &str) -> Result<()> {
+        self.contents.check()?;
+        if let Some(like) = &self.like {
+            return self.check_like(like, base);
+        }
         let Spec { files, depth, files_per_dir, dirs_per_dir, name_length, .. } = *self;
         if [files, depth, files_per_dir, dirs_per_dir].contains(&0) {
             return Err(Error::refused(
@@ -65,8 +138,52 @@ impl Spec {
         Ok(())
     }
 
+    fn check_like(&self, like: &Like, base: &str) -> Result<()> {
+        let refused = |what: String| Err(Error::refused(what));
+        if self.files == 0 || !like.is_for(self.files, self.seed) {
+            return refused(
+                "a namespace has at least one file, and the layout of its image is for all of them".into(),
+            );
+        }
+        let dirs =
+            levels(&like.image, self.files).iter().fold(0u64, |sum, level| sum.saturating_add(level.dirs));
+        if dirs > MAX_DIRS {
+            return refused(format!(
+                "{dirs} directories: at most {MAX_DIRS} can be made; give fewer --files"
+            ));
+        }
+        // A name is at least as long as its numbers need; the parent of a directory has a lower number.
+        let longest_file = like.image.file_names.most().clamp(MIN_NAME_LENGTH.into(), MAX_NAME_LENGTH.into());
+        let mut lengths: Vec<u32> = Vec::with_capacity(dirs as usize);
+        for dir in 0..self.dirs() {
+            let above =
+                self.parent(dir).and_then(|parent| lengths.get(parent as usize).copied()).unwrap_or(0);
+            lengths.push(above + 1 + self.dir_name(dir).len() as u32);
+        }
+        let longest = u64::from(lengths.into_iter().max().unwrap_or(0));
+        match base.len() as u64 + longest + 1 + longest_file > MAX_PATH_LENGTH {
+            true => refused(format!(
+                "paths would be longer than {MAX_PATH_LENGTH} characters, as with another --seed they may not be"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether six numbers say all about it.
+    pub fn is_plain(&self) -> bool {
+        self.contents == Contents::default() && self.like.is_none()
+    }
+
+    /// How long a file is, bytes.
+    pub fn size_of(&self, file: u32) -> u64 {
+        self.contents.sizes.at(mixed(self.seed ^ mixed(u64::from(file) ^ SIZES)))
+    }
+
     /// Directories in all.
     pub fn dirs(&self) -> u32 {
+        if let Some(like) = &self.like {
+            return like.layout().dirs();
+        }
         self.files.div_ceil(self.files_per_dir)
     }
 
@@ -82,78 +199,30 @@ impl Spec {
 
     /// The directory of a file.
     pub fn dir_of(&self, file: u32) -> u32 {
-        file / self.files_per_dir
+        match &self.like {
+            Some(like) => like.layout().dir_of(file),
+            None => file / self.files_per_dir,
+        }
     }
 
     /// The files of a directory.
     pub fn files_of(&self, dir: u32) -> std::ops::Range<u32> {
+        if let Some(like) = &self.like {
+            return like.layout().files_of(dir);
+        }
         let begin = dir.saturating_mul(self.files_per_dir).min(self.files);
         begin..begin.saturating_add(self.files_per_dir).min(self.files)
     }
 
-    fn parent(&self, dir: u32) -> Option<u32> {
+    /// The directory above another.
+    pub fn parent(&self, dir: u32) -> Option<u32> {
+        if let Some(like) = &self.like {
+            return like.layout().parent(dir);
+        }
         let tree = self.dirs_per_tree();
         let (first, place) = (u64::from(dir) / tree * tree, u64::from(dir) % tree);
         // Both are at most `dir`.
         (place > 0).then(|| (first + (place - 1) / u64::from(self.dirs_per_dir)) as u32)
-    }
-
-    /// A directory's path.
-    pub fn dir_path(&self, base: &str, dir: u32) -> String {
-        let mut chain = vec![dir];
-        let mut above = self.parent(dir);
-        while let Some(dir) = above {
-            chain.push(dir);
-            above = self.parent(dir);
-        }
-        let mut path = base.trim_end_matches('/').to_owned();
-        for dir in chain.into_iter().rev() {
-            path.push('/');
-            path.push_str(&self.filled(format!("d-{}-", Base36(dir.into())), u64::from(dir) << 32));
-        }
-        path
-    }
-
-    /// A file's path. Every rename of a load run gives it the name of the next generation.
-    pub fn file_path(&self, base: &str, file: u32, generation: u32) -> String {
-        let mut path = self.dir_path(base, self.dir_of(file));
-        let head = format!("f-{}-{}-", Base36(file.into()), Base36(generation.into()));
-        path.push('/');
-        path.push_str(&self.filled(head, u64::from(file) << 32 | u64::from(generation)));
-        path
-    }
-
-    /// The path of what a run adds to a directory: the `count`-th that its client `client` makes; `run` tells runs apart.
-    pub fn new_path(&self, base: &str, dir: u32, run: u32, client: u32, count: u32) -> String {
-        let mut path = self.dir_path(base, dir);
-        let head = format!("n-{}-{}-{}-", Base36(run.into()), Base36(client.into()), Base36(count.into()));
-        path.push('/');
-        path.push_str(&self.filled(head, u64::from(run) << 32 | u64::from(client ^ count)));
-        path
-    }
-
-    /// Which file of the spec, and in which generation, has this name, if one has.
-    pub fn parse_file_name(&self, name: &str) -> Option<(u32, u32)> {
-        let mut parts = name.strip_prefix("f-")?.split('-');
-        let mut number = || u32::from_str_radix(parts.next()?, 36).ok();
-        let (file, generation) = (number()?, number()?);
-        (file < self.files).then_some((file, generation))
-    }
-
-    /// `head`, filled up to the length of names with letters that depend on the seed and `salt` alone.
-    fn filled(&self, head: String, salt: u64) -> String {
-        let mut name = head;
-        let mut state = self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ salt;
-        let mut letters = 0;
-        while name.len() < self.name_length as usize {
-            if letters < 36 {
-                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                letters = mixed(state);
-            }
-            name.push(char::from(DIGITS[(letters % 36) as usize]));
-            letters /= 36;
-        }
-        name
     }
 }
 
@@ -164,27 +233,15 @@ pub fn mixed(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-struct Base36(u64);
-
-impl fmt::Display for Base36 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Base36(mut rest) = *self;
-        let mut digits = Vec::with_capacity(13);
-        loop {
-            digits.push(char::from(DIGITS[(rest % 36) as usize]));
-            rest /= 36;
-            if rest == 0 {
-                break;
-            }
-        }
-        digits.into_iter().rev().try_for_each(|digit| f.write_str(digit.encode_utf8(&mut [0; 4])))
-    }
+/// A number that depends on a text alone.
+pub fn hashed(text: &str) -> u64 {
+    text.bytes().fold(text.len() as u64, |state, byte| mixed(state.wrapping_add(u64::from(byte) + 1)))
 }
 
-/// As the name of an empty directory in the base, from where a run reads it.
+/// The six numbers, as the name of an empty directory in the base, from where a run reads them.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Spec { files, depth, files_per_dir, dirs_per_dir, name_length, seed } = self;
+        let Spec { files, depth, files_per_dir, dirs_per_dir, name_length, seed, .. } = self;
         write!(f, "{MARKER}-{files}-{depth}-{files_per_dir}-{dirs_per_dir}-{name_length}-{seed}")
     }
 }
@@ -206,6 +263,7 @@ impl FromStr for Spec {
             dirs_per_dir: number(part()?)?,
             name_length: number(part()?)?,
             seed: number(part()?)?,
+            ..Spec::default()
         };
         parts.next().is_none().then_some(spec).ok_or(())
     }
@@ -213,24 +271,7 @@ impl FromStr for Spec {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
-
-    #[test]
-    fn names_are_a_pure_function_of_spec_and_seed() {
-        let spec = Spec { files: 5000, ..Spec::default() };
-        let paths: Vec<_> = (0..spec.files).map(|file| spec.file_path("/load", file, 0)).collect();
-        assert_eq!(paths, (0..spec.files).map(|file| spec.file_path("/load", file, 0)).collect::<Vec<_>>());
-        assert_eq!(paths.iter().collect::<HashSet<_>>().len(), 5000);
-        // The first file of a larger namespace is the same, that of another seed is not.
-        assert_eq!(Spec { files: 9, ..spec.clone() }.file_path("/load", 8, 0), paths[8]);
-        assert_ne!(Spec { seed: 2, ..spec.clone() }.file_path("/load", 8, 0), paths[8]);
-        for path in &paths {
-            let names: Vec<_> = path.strip_prefix("/load/").expect("below the base").split('/').collect();
-            assert!(names.len() <= 8 && names.iter().all(|name| name.len() == 34), "{path}");
-        }
-    }
 
     #[test]
     fn trees_have_their_shape() {
@@ -244,23 +285,6 @@ mod tests {
             assert_eq!(below, if dir < 63 { 2 } else { 0 });
         }
         assert_eq!((spec.files_of(127), spec.files_of(0)), (2032..2033, 0..16));
-    }
-
-    #[test]
-    fn listings_tell_which_file_it_is() {
-        let spec = Spec::default();
-        let name = |file, generation| {
-            let path = spec.file_path("/load", file, generation);
-            path.rsplit('/').next().expect("a name").to_owned()
-        };
-        for (file, generation) in [(0, 0), (99_999, 7), (36, u32::MAX)] {
-            assert_eq!(spec.parse_file_name(&name(file, generation)), Some((file, generation)));
-        }
-        for other in ["f-", "f-zz", "d-1-x", "n-1-2-3-x", "f-255s-0-x" /* 100 000 */, "f-ü-0-"] {
-            assert_eq!(spec.parse_file_name(other), None, "{other}");
-        }
-        let new = spec.new_path("/load", 3, u32::MAX, 9999, u32::MAX);
-        assert_eq!(new.rsplit('/').next().map(str::len), Some(34));
     }
 
     #[test]

@@ -151,7 +151,8 @@ impl Picker {
             }
             Op::Create => {
                 let made = Made { dir: self.create_dir(), count: self.counted() };
-                (task(self.made_path(made)), Effect::Created(made))
+                let varied = Task { variation: self.rng.random(), ..task(self.made_path(made)) };
+                (varied, Effect::Created(made))
             }
             Op::Mkdir => {
                 let dir = tree.spec.dir_of(picks.draw_file(&mut self.rng));
@@ -245,6 +246,7 @@ mod tests {
 
     use super::*;
     use crate::config::Popularity;
+    use crate::contents::Asked;
     use crate::namespace::Spec;
 
     fn config(workload: &str, pick: Pick) -> Config {
@@ -269,6 +271,7 @@ mod tests {
             disturb: Vec::new(),
             late_after_s: 1.0,
             replay: None,
+            contents: Asked::default(),
         }
     }
 

@@ -21,7 +21,10 @@ pub struct Spread {
 #[derive(Debug)]
 struct Part {
     first_dir: u64,
+    /// Files of a directory, and of the whole part; where directories differ: the files up to and with each.
+    files_per_dir: u64,
     files: u64,
+    ends: Vec<u64>,
     zipf: Option<Zipf<f64>>,
 }
 
@@ -29,8 +32,8 @@ impl Spread {
     /// Over all files of a namespace.
     pub fn new(spec: &Spec, popularity: Popularity, hot: Option<Hot>) -> Spread {
         let dirs = u64::from(spec.dirs());
-        let part = |range| Part::new(range, spec.files_per_dir, popularity);
-        match hot {
+        let part = |range| Part::new(spec, range, popularity);
+        let mut spread = match hot {
             Some(hot) if dirs > 1 => {
                 let hot_dirs = (dirs as f64 * hot.directories_percent / 100.0).ceil() as u64;
                 let hot_dirs = hot_dirs.clamp(1, dirs - 1);
@@ -38,7 +41,10 @@ impl Spread {
                 Spread { hot_share: Some(hot.operations_percent / 100.0), parts }
             }
             _ => Spread { hot_share: None, parts: vec![part(0..dirs)] },
-        }
+        };
+        // Where directories differ, a few may have no files.
+        spread.parts.retain(|part| part.files > 0);
+        spread
     }
 
     /// A file, whether it is there or not.
@@ -49,24 +55,43 @@ impl Spread {
         };
         // There is at least one part.
         let Some(part) = part else { return 0 };
-        let (place, per_dir) = (part.draw(rng), u64::from(spec.files_per_dir));
-        // Which directories are hot does not depend on their depth.
-        let dir = scattered(part.first_dir + place / per_dir, spec.dirs().into()) as u32;
+        let (dir, place) = part.find(part.draw(rng));
+        let files = spec.files_of(scattered(dir, spec.dirs().into()) as u32);
         // The last directory may have fewer.
-        let files = spec.files_of(dir);
-        files.start + (place % per_dir) as u32 % (files.end - files.start).max(1)
+        files.start + place as u32 % (files.end - files.start).max(1)
     }
 }
 
 impl Part {
-    fn new(dirs: Range<u64>, files_per_dir: u32, popularity: Popularity) -> Part {
-        let files = (dirs.end - dirs.start) * u64::from(files_per_dir);
+    /// Of these directories, by their places in an order in which it does not depend on their depth which are hot.
+    fn new(spec: &Spec, dirs: Range<u64>, popularity: Popularity) -> Part {
+        let files_per_dir = u64::from(spec.files_per_dir);
+        let mut ends = Vec::new();
+        if spec.like.is_some() {
+            let counts =
+                dirs.clone().map(|dir| spec.files_of(scattered(dir, spec.dirs().into()) as u32).len() as u64);
+            ends.extend(counts.scan(0, |sum, count| {
+                *sum += count;
+                Some(*sum)
+            }));
+        }
+        let files = ends.last().copied().unwrap_or((dirs.end - dirs.start) * files_per_dir);
         let zipf = match popularity {
             Popularity::Uniform => None,
             // Refused for nothing that a configuration can hold.
             Popularity::Zipf(s) => Zipf::new(files as f64, s).ok(),
         };
-        Part { first_dir: dirs.start, files, zipf }
+        Part { first_dir: dirs.start, files_per_dir, files, ends, zipf }
+    }
+
+    /// The place of a file's directory in the order, and that of the file in it.
+    fn find(&self, place: u64) -> (u64, u64) {
+        if self.ends.is_empty() {
+            return (self.first_dir + place / self.files_per_dir, place % self.files_per_dir);
+        }
+        let dir = self.ends.partition_point(|end| *end <= place);
+        let before = dir.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        (self.first_dir + dir as u64, place - before)
     }
 
     /// The place of a file among those of the part.
@@ -93,6 +118,8 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::contents::Contents;
+    use crate::like::{Image, Level};
 
     /// How often each of so many draws hit the same, from the most to the least.
     fn counts(draws: u32, mut draw: impl FnMut(&mut StdRng) -> u32) -> Vec<u32> {
@@ -128,6 +155,27 @@ mod tests {
         let spec = Spec { files: 17, ..Spec::default() };
         let spread = Spread::new(&spec, Popularity::Uniform, None);
         assert_eq!(counts(10_000, |rng| spread.draw(&spec, rng)).len(), 17);
+    }
+
+    #[test]
+    fn files_of_uneven_directories_are_liked_the_same() {
+        let one = || "1".parse().expect("a number");
+        let image = Image {
+            levels: vec![Level { dirs: 1, files: 0 }, Level { dirs: 40, files: 200 }],
+            files_per_dir: "0:20,1:19,180:1".parse().expect("numbers"),
+            dirs_per_dir: one(),
+            file_names: one(),
+            dir_names: one(),
+        };
+        let spec = Spec::like(image, 200, 1, Contents::default());
+        for hot in [None, Some(Hot { operations_percent: 50.0, directories_percent: 50.0 })] {
+            let spread = Spread::new(&spec, Popularity::Uniform, hot);
+            let counts = counts(200_000, |rng| spread.draw(&spec, rng));
+            assert_eq!(counts.len(), 200, "none is left out");
+            if hot.is_none() {
+                assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
+            }
+        }
     }
 
     #[test]

@@ -111,29 +111,24 @@ impl<K: Key> Recorder<K> {
         let Some(record) = self.op(op) else { return };
         let latency = times.ended.saturating_sub(times.intended);
         record.latency.saturating_record(nanos(latency));
-        record.answered.iter_mut().take(done.answered).for_each(|calls| *calls += 1);
+        let counts = done.answers.counts;
+        record.answered.iter_mut().zip(counts).for_each(|(calls, count)| *calls += u64::from(count));
         record.bin(times.intended).begun += 1;
         record.bin(times.ended).note(latency, &done.end);
         let by_exception = match &done.end {
             End::Success => false,
             End::Refused { by_exception } => *by_exception,
-            End::Error(error) => error.exception().is_some() && error.attempts() > 0,
-            End::Differs { .. } => false,
+            End::Error(failure) => failure.is_by_exception(),
         };
-        if by_exception && let Some(calls) = record.exceptions.get_mut(done.answered) {
+        if by_exception && let Some(calls) = record.exceptions.get_mut(done.answers.at) {
             *calls += 1;
         }
         match &done.end {
             End::Success => record.success += 1,
             End::Refused { .. } => record.refused += 1,
-            End::Error(error) => {
+            End::Error(failure) => {
                 record.errors += 1;
-                let kind = error.exception().map_or("no answer", |exception| exception.kind.class());
-                self.error(kind, error.to_string());
-            }
-            End::Differs { kind, example } => {
-                record.errors += 1;
-                self.error(kind, example.clone());
+                self.error(failure.kind(), failure.to_string());
             }
         }
         if let Some(episodes) = self.episodes.as_mut() {
@@ -327,7 +322,7 @@ impl Bin {
         match end {
             End::Success => self.success += 1,
             End::Refused { .. } => self.refused += 1,
-            End::Error(_) | End::Differs { .. } => self.errors += 1,
+            End::Error(_) => self.errors += 1,
         }
     }
 
@@ -350,6 +345,7 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::Answers;
 
     fn at(intended_ms: u64, begun_ms: u64, ended_ms: u64) -> Times {
         let ms = Duration::from_millis;
@@ -357,11 +353,11 @@ mod tests {
     }
 
     fn success() -> Done {
-        Done { answered: 1, end: End::Success }
+        Done { answers: Answers::of_first(1), end: End::Success }
     }
 
     fn refused() -> Done {
-        Done { answered: 0, end: End::Refused { by_exception: true } }
+        Done { answers: Answers::default(), end: End::Refused { by_exception: true } }
     }
 
     #[test]
@@ -418,14 +414,20 @@ mod tests {
     #[test]
     fn calls_are_counted_as_the_server_does() {
         let mut recorder = Recorder::default();
-        let two = Done { answered: 2, end: End::Success };
-        let second_refused = Done { answered: 1, end: End::Refused { by_exception: true } };
-        let says_false = Done { answered: 1, end: End::Refused { by_exception: false } };
-        for done in [&two, &second_refused, &says_false, &refused()] {
+        let answers = |create, add_block, complete, at| {
+            let mut answers = Answers { at, ..Answers::default() };
+            answers.counts[..3].copy_from_slice(&[create, add_block, complete]);
+            answers
+        };
+        // Three blocks, and closed at the second try.
+        let whole = Done { answers: answers(1, 3, 2, 2), end: End::Success };
+        let last_refused = Done { answers: answers(1, 1, 0, 2), end: End::Refused { by_exception: true } };
+        let says_false = Done { answers: answers(1, 0, 0, 0), end: End::Refused { by_exception: false } };
+        for done in [&whole, &last_refused, &says_false, &refused()] {
             recorder.note(Op::Create, at(0, 0, 1), done);
         }
         let create = recorder.of(Op::Create).expect("noted");
-        assert_eq!((create.answered, create.exceptions), ([3, 1], [1, 1]));
+        assert_eq!((create.answered, create.exceptions), ([3, 4, 2, 0], [1, 0, 1, 0]));
         assert_eq!((create.success, create.refused, create.errors), (1, 3, 0));
     }
 

@@ -6,6 +6,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::contents::Contents;
+use crate::datanodes::Work;
 use crate::disturb::Disturbance;
 use crate::episodes::Episode;
 use crate::error::Result;
@@ -30,8 +32,14 @@ pub struct Report {
     pub config: Config,
     /// The namespace that it ran on; a replay makes its own.
     pub namespace: Option<Namespace>,
-    /// Files were made without blocks (create and complete), and no datanode was asked.
+    /// No real datanode was asked: files have no blocks, or simulated ones.
     pub metadata_only: bool,
+    /// What files held that the run made; None in reports from before there were blocks: nothing.
+    #[serde(default)]
+    pub contents: Option<Contents>,
+    /// What simulated datanodes did, from the start of the command to the end of the run.
+    #[serde(default)]
+    pub simulated_datanodes: Option<Work>,
     /// All operations together.
     pub total: Total,
     /// How the arrivals of an open loop were kept.
@@ -377,6 +385,8 @@ pub(crate) mod tests {
             config: crate::config::tests::config(),
             namespace: Some(Namespace { spec: Spec::default(), files_present: 9 }),
             metadata_only: true,
+            contents: Some(Contents::default()),
+            simulated_datanodes: Some(Work { datanodes: 6, reports: 9, ..Work::default() }),
             total,
             open_loop: Some(open_loop),
             replay: None,

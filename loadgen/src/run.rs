@@ -7,21 +7,23 @@ use std::time::{Duration, SystemTime};
 use trellis_client::Client;
 
 use crate::arrivals::Arrivals;
+use crate::build::{datanodes, new_file};
 use crate::config::Config;
+use crate::contents::{Blocks, Contents};
 use crate::disturb::conduct::{Conducted, Plan};
 use crate::drive::{self, Control, Outcome, Phase, Worker};
 use crate::episodes::EpisodeRecords;
 use crate::error::{Error, Result};
 use crate::mix::{Mix, Op};
-use crate::namespace::mixed;
-use crate::ops::{NewFile, perform};
+use crate::namespace::{Spec, mixed};
+use crate::ops::perform;
 use crate::pick::{Picker, Picks};
 use crate::report::{Namespace, Report, SCHEMA};
 use crate::servers::{Growth, Servers};
 use crate::stop::Stop;
 use crate::summary::{self, Measured};
 use crate::target::Target;
-use crate::tree::survey;
+use crate::tree::{spec_in, survey};
 use crate::watch::Watch;
 
 /// Directories that are looked at at once before a run.
@@ -62,10 +64,17 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
     // What cannot be read should be said before anything is done.
     servers.read().await?;
     let begun_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let clients = target.clients(config.connections)?;
-    let Some(first) = clients.first() else { return Err(Error::refused("no connections")) };
-    let defaults = first.get_server_defaults().await?;
-    let tree = survey(&clients, &config.base, SURVEY_WORKERS).await?;
+    let Some(first) = target.clients(1)?.pop() else { return Err(Error::refused("no namenodes")) };
+    let spec = spec_in(&first, &config.base).await?;
+    let contents = contents(config, &mix, &spec)?;
+    // Writers of real data make calls of their own.
+    let clients = target.clone().counting(contents.blocks == Blocks::Real).clients(config.connections)?;
+    let datanodes = datanodes(&target, &config.base, &spec, &contents).await?;
+    let new_file = new_file(&first, &contents, datanodes.clone()).await?;
+    let tree = survey(&clients, &config.base, spec, datanodes.clone(), SURVEY_WORKERS).await?.tree;
+    if let Some(datanodes) = &datanodes {
+        datanodes.report().await?;
+    }
     let namespace = Namespace { spec: tree.spec.clone(), files_present: tree.present() };
     if namespace.files_present == 0 {
         return Err(Error::refused(format!(
@@ -75,11 +84,10 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
     }
     let run = rand::random();
     let picks = Arc::new(Picks::new(config, mix.clone(), tree, run));
-    let new_file = NewFile { replication: defaults.replication, block_size: defaults.block_size };
     let workers = clients.iter().cycle().zip(0..config.clients).map(|(client, index)| Worker {
         client: client.clone(),
         picker: Picker::new(picks.clone(), index),
-        new_file,
+        new_file: new_file.clone(),
     });
     let mut workers: Vec<Worker> = workers.collect();
 
@@ -91,11 +99,13 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
         let warm_up = phase(config, "warming up", config.warm_up_s, 1);
         (workers, _) = drive::run(workers, warm_up, Control::new(stop)).await?;
     }
+    new_file.rest().await;
     let watch = Watch::begin(servers, clients.clone()).await?;
     if stop.is_asked() {
         return Err(Error::Ended);
     }
     let (outcome, conducted) = measure(config, workers, plan, &clients, stop).await?;
+    new_file.rest().await;
     let measured = Measured {
         config,
         shares: mix.shares(),
@@ -104,8 +114,13 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
         watched: watch.end().await,
         costs: &costs,
         conducted: Some(&conducted),
+        contents: &contents,
     };
+    if let Some(datanodes) = &datanodes {
+        datanodes.settle().await;
+    }
     let mut notes = summary::notes(&measured);
+    notes.extend(datanodes.as_ref().and_then(|datanodes| datanodes.end()));
     if namespace.files_present < namespace.spec.files {
         let missing = namespace.spec.files - namespace.files_present;
         notes.push(format!(
@@ -119,7 +134,9 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
         run,
         config: config.clone(),
         namespace: Some(namespace),
-        metadata_only: true,
+        metadata_only: contents.blocks != Blocks::Real,
+        contents: Some(contents.clone()),
+        simulated_datanodes: datanodes.as_ref().map(|datanodes| datanodes.work()),
         total: summary::total(&measured),
         open_loop: summary::open_loop(&measured),
         replay: None,
@@ -155,6 +172,24 @@ async fn measure(
     driven.map(|(_, outcome)| (outcome, conducted))
 }
 
+/// What files hold in a run on this namespace.
+fn contents(config: &Config, mix: &Mix, spec: &Spec) -> Result<Contents> {
+    let contents = config.contents.over(&spec.contents)?;
+    let (there, wanted) = (spec.contents.blocks, contents.blocks);
+    let appends = mix.shares().iter().any(|(op, _)| *op == Op::Append);
+    if appends && wanted == Blocks::None && there != wanted {
+        return Err(Error::refused(
+            "a file with blocks can only be appended to with its datanodes: leave out --blocks none",
+        ));
+    }
+    match there == Blocks::None || wanted == Blocks::None || there == wanted {
+        true => Ok(contents),
+        false => Err(Error::refused(format!(
+            "the namespace has {there} blocks: --blocks {wanted} needs one that was built with them, in another --base"
+        ))),
+    }
+}
+
 fn phase(config: &Config, name: &'static str, length_s: f64, number: u64) -> Phase {
     let usual = if config.workload.has_bursty_rate() { Arrivals::Pareto } else { Arrivals::Poisson };
     Phase {
@@ -181,10 +216,11 @@ async fn alone(
         let mut done = 0;
         for _ in 0..samples {
             let Some((task, effect)) = worker.picker.of(*op) else { break };
-            let ended = perform(&worker.client, &task, worker.new_file).await;
+            let ended = perform(&worker.client, &task, &worker.new_file).await;
             worker.note(effect, &ended);
             done += 1;
         }
+        worker.new_file.rest().await;
         let growth = servers.read().await?.since(&before)?;
         costs.extend(Cost::of(&growth, done).map(|cost| (*op, cost)));
     }

@@ -5,8 +5,10 @@ use std::fs;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use trellis_client::Answers;
 
 use crate::config::Config;
+use crate::contents::{Blocks, Contents};
 use crate::disturb::conduct::{Begun, Conducted};
 use crate::drive::Outcome;
 use crate::episodes::{Episode, EpisodeRecord};
@@ -34,6 +36,8 @@ pub struct Measured<'a, K = Op> {
     pub costs: &'a BTreeMap<K, Cost>,
     /// What was done to the servers; nothing is to those of a replay.
     pub conducted: Option<&'a Conducted>,
+    /// What the files that were made held.
+    pub contents: &'a Contents,
 }
 
 impl<K: Key> Measured<'_, K> {
@@ -167,18 +171,16 @@ fn second(bin: &Bin) -> Second {
 
 /// Calls by method, as issued and as the servers counted them.
 pub fn calls<K: Key>(measured: &Measured<'_, K>) -> BTreeMap<String, Calls> {
-    let mut all: BTreeMap<String, Calls> = BTreeMap::new();
-    for (op, record) in measured.outcome.recorder.ops() {
-        let counts = record.answered.iter().zip(&record.exceptions);
-        for (method, (ok, exceptions)) in op.calls().iter().zip(counts) {
-            let calls = all.entry((*method).to_owned()).or_default();
-            calls.ok += ok;
-            calls.exceptions += exceptions;
+    let mut all = match measured.contents.blocks {
+        // Writers of real data make calls of their own.
+        Blocks::Real => {
+            measured.watched.answers.iter().map(|(method, answers)| counted((*method, *answers))).collect()
         }
-    }
+        Blocks::None | Blocks::Simulated => of_operations(measured),
+    };
     // A server without metrics has a CPU time only.
-    let counted = measured.counted().filter(|_| !measured.config.metrics.is_empty());
-    if let Some(growth) = counted {
+    let growth = measured.counted().filter(|_| !measured.config.metrics.is_empty());
+    if let Some(growth) = growth {
         for (method, answers) in &growth.calls {
             let calls = all.entry(method.clone()).or_default();
             (calls.servers_ok, calls.servers_exceptions) = (Some(answers.ok), Some(answers.exceptions));
@@ -186,6 +188,24 @@ pub fn calls<K: Key>(measured: &Measured<'_, K>) -> BTreeMap<String, Calls> {
         for calls in all.values_mut() {
             calls.servers_ok.get_or_insert(0);
             calls.servers_exceptions.get_or_insert(0);
+        }
+    }
+    all
+}
+
+fn counted((method, Answers { ok, exceptions }): (&str, Answers)) -> (String, Calls) {
+    (method.to_owned(), Calls { ok, exceptions, ..Calls::default() })
+}
+
+/// The calls that the operations consisted of.
+fn of_operations<K: Key>(measured: &Measured<'_, K>) -> BTreeMap<String, Calls> {
+    let mut all: BTreeMap<String, Calls> = BTreeMap::new();
+    for (op, record) in measured.outcome.recorder.ops() {
+        let counts = record.answered.iter().zip(&record.exceptions);
+        for (method, (ok, exceptions)) in op.calls().iter().zip(counts) {
+            let calls = all.entry((*method).to_owned()).or_default();
+            calls.ok += ok;
+            calls.exceptions += exceptions;
         }
     }
     all
@@ -242,7 +262,15 @@ pub fn episodes<K: Key>(measured: &Measured<'_, K>) -> Vec<Episode> {
 
 /// What a reader must know.
 pub fn notes<K: Key>(measured: &Measured<'_, K>) -> Vec<String> {
-    let mut notes = vec!["metadata only: files are made without blocks (create and complete)".to_owned()];
+    let mut notes = vec![match measured.contents.blocks {
+        Blocks::None => "metadata only: files are made without blocks (create and complete)".to_owned(),
+        Blocks::Simulated => format!(
+            "metadata only: blocks are on {} datanodes that the load generator plays itself, without bytes; its CPU time \
+             has theirs in it",
+            measured.contents.datanodes
+        ),
+        Blocks::Real => "real blocks: files are written to datanodes, with bytes".to_owned(),
+    }];
     if !measured.is_single() && !measured.costs.is_empty() {
         let samples = measured.config.cost_samples;
         notes.push(format!(

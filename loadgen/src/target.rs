@@ -16,7 +16,10 @@ const CALLER_CONTEXT: &str = "trellis-load";
 
 /// Namenodes of one file system.
 #[derive(Debug, Clone)]
-pub struct Target(Vec<Address>);
+pub struct Target {
+    namenodes: Vec<Address>,
+    count_answers: bool,
+}
 
 impl Target {
     /// From `hdfs://HOST:PORT[,HOST:PORT…]`.
@@ -27,12 +30,17 @@ impl Target {
                 "{text}: a target has no path; the namespace is where --base says"
             )));
         }
-        Ok(Target(uri.namenodes))
+        Ok(Target { namenodes: uri.namenodes, count_answers: false })
     }
 
-    /// How many namenodes there are.
-    pub fn namenodes(&self) -> usize {
-        self.0.len()
+    /// The same, of whose clients the answers are counted by method.
+    pub fn counting(self, count_answers: bool) -> Target {
+        Target { count_answers, ..self }
+    }
+
+    /// Where they listen.
+    pub fn addresses(&self) -> &[Address] {
+        &self.namenodes
     }
 
     /// So many clients, each with a connection of its own to whichever namenode it uses: the n-th begins with the n-th
@@ -55,13 +63,13 @@ impl Target {
     }
 
     fn builder(&self, index: usize) -> Builder {
-        let mut namenodes = self.0.clone();
-        namenodes.rotate_left(index % self.0.len());
+        let mut namenodes = self.namenodes.clone();
+        namenodes.rotate_left(index % self.namenodes.len().max(1));
         let retry = RetryPolicy { give_up_unanswered_after: FIRST_ANSWER_WITHIN, ..RetryPolicy::default() };
         let connection =
             ConnectionConfig { connect_timeout: FIRST_ANSWER_WITHIN, ..ConnectionConfig::default() };
         let builder = Client::builder(namenodes).random_order(false).caller_context(CALLER_CONTEXT);
-        builder.retry(retry).connection(connection)
+        builder.count_answers(self.count_answers).retry(retry).connection(connection)
     }
 }
 

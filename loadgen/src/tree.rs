@@ -1,13 +1,19 @@
 //! A namespace on a file system: what of it is there.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
 use trellis_client::Client;
+use trellis_proto::hdfs::client_namenode_protocol as rpc;
+use trellis_proto::hdfs::hdfs_file_status_proto::FileType;
+use trellis_proto::hdfs::{GetListingRequestProto, LocatedBlocksProto};
 
+use crate::datanodes::Datanodes;
 use crate::error::{Error, Result};
+use crate::marker::{self, Found};
 use crate::namespace::Spec;
 use crate::progress::Progress;
 
@@ -50,69 +56,110 @@ impl Tree {
             as u32
     }
 
-    /// Looks which files of a directory are there; whether the directory is.
-    pub async fn look(&self, client: &Client, dir: u32) -> Result<bool> {
+    /// Looks which files of a directory are there, and which of them are not as long as they are to be. Simulated
+    /// datanodes hear what they hold: of the blocks of all files in it.
+    pub async fn look(&self, client: &Client, dir: u32, datanodes: Option<&Datanodes>) -> Result<Look> {
         let path = self.spec.dir_path(&self.base, dir);
-        let mut after = Bytes::new();
+        let (mut after, mut unfinished) = (Bytes::new(), Vec::new());
         loop {
-            let Some(page) = client.list_page(&path, after).await? else { return Ok(false) };
-            let names = page.entries.iter().filter(|entry| !entry.is_dir());
-            for (file, generation) in names.filter_map(|entry| self.spec.parse_file_name(&entry.name)) {
+            let request = GetListingRequestProto {
+                src: path.clone(),
+                start_after: after,
+                need_location: datanodes.is_some(),
+            };
+            let page = client.call(&rpc::GET_LISTING, &request).await?.dir_list;
+            let Some(page) = page else { return Ok(Look { is_there: false, unfinished }) };
+            for entry in page.partial_listing.iter().filter(|entry| entry.file_type() == FileType::IsFile) {
+                if let (Some(datanodes), Some(blocks)) = (datanodes, &entry.locations) {
+                    hear(datanodes, blocks, entry.block_replication());
+                }
+                let known = str::from_utf8(&entry.path).ok().and_then(|name| self.spec.parse_file_name(name));
+                let Some((file, generation)) = known else { continue };
                 self.set_generation(file, generation);
+                if entry.length != self.spec.size_of(file) {
+                    unfinished.push((file, generation));
+                }
             }
-            match page.entries.last() {
-                Some(last) if page.remaining > 0 => after = Bytes::copy_from_slice(last.name.as_bytes()),
-                _ => return Ok(true),
+            match page.partial_listing.last() {
+                Some(last) if page.remaining_entries > 0 => after = last.path.clone(),
+                _ => return Ok(Look { is_there: true, unfinished }),
             }
         }
     }
 }
 
-/// Reads the spec of the namespace that lies in `base`; None: `base` is empty or absent. Something else in it is an error.
-pub async fn find_spec(client: &Client, base: &str) -> Result<Option<Spec>> {
-    let Some(status) = client.get_file_info(base).await? else { return Ok(None) };
-    if !status.is_dir() {
-        return Err(Error::refused(format!("{base} is a file: give another --base")));
-    }
-    let (mut listing, mut found, mut others) = (client.get_listing(base), Vec::new(), 0);
-    while let Some(entry) = listing.next().await? {
-        match entry.name.parse::<Spec>() {
-            Ok(spec) => found.push(spec),
-            Err(()) => others += 1,
-        }
-    }
-    match (found.pop(), found.len(), others) {
-        (Some(spec), 0, _) => Ok(Some(spec)),
-        (None, _, 0) => Ok(None),
-        (None, ..) => Err(Error::refused(format!("{base} holds something else: give another --base"))),
-        (Some(_), ..) => {
-            Err(Error::refused(format!("{base} holds several namespaces: delete it, or give another --base")))
-        }
+/// What there is of a directory.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// The directory itself.
+    pub is_there: bool,
+    /// Files that have another length than they are to have, with their generation: whoever made them was ended.
+    pub unfinished: Vec<(u32, u32)>,
+}
+
+/// Simulated datanodes hear of a file's blocks. Of one that was being written, nobody knows how much there is.
+fn hear(datanodes: &Datanodes, blocks: &LocatedBlocksProto, replication: u32) {
+    let last = blocks.last_block.iter().filter(|last| blocks.blocks.iter().all(|block| block.b != last.b));
+    for block in blocks.blocks.iter().chain(last).filter(|block| block.b.num_bytes() > 0) {
+        datanodes.hold(block, replication);
     }
 }
 
-/// The namespace in `base`, looked at by listing all its directories.
-pub async fn survey(clients: &[Client], base: &str, workers: u32) -> Result<Tree> {
-    let Some(first) = clients.first() else { return Err(Error::refused("no clients")) };
-    let Some(spec) = find_spec(first, base).await? else {
-        return Err(Error::refused(format!(
+/// The spec of the namespace in `base`.
+pub async fn spec_in(client: &Client, base: &str) -> Result<Spec> {
+    match marker::read(client, base).await? {
+        Found::Spec(spec) => {
+            spec.check(base)?;
+            Ok(*spec)
+        }
+        Found::Nothing => Err(Error::refused(format!(
             "there is no namespace in {base}: make one with 'trellis load build'"
-        )));
-    };
-    spec.check(base)?;
+        ))),
+        Found::Begun(_) => Err(Error::refused(format!(
+            "the build of the namespace in {base} was ended early: run 'trellis load build' again, with the same options"
+        ))),
+    }
+}
+
+/// The namespace of this spec in `base`, looked at by listing all its directories, `workers` at once.
+pub async fn survey(
+    clients: &[Client],
+    base: &str,
+    spec: Spec,
+    datanodes: Option<Arc<Datanodes>>,
+    workers: u32,
+) -> Result<Survey> {
     let tree = Arc::new(Tree::absent(base, spec));
+    let dirs: Arc<Mutex<BTreeMap<u32, Look>>> = Arc::default();
     let progress =
         Progress::new("looking at the namespace", tree.spec.dirs().into(), "directories, {per_sec}, {eta}");
     each(clients, tree.spec.dirs(), workers, &progress, {
-        let tree = tree.clone();
+        let (tree, dirs) = (tree.clone(), dirs.clone());
         move |client, dir| {
-            let tree = tree.clone();
-            async move { tree.look(&client, dir).await.map(drop) }
+            let (tree, dirs, datanodes) = (tree.clone(), dirs.clone(), datanodes.clone());
+            async move {
+                let look = tree.look(&client, dir, datanodes.as_deref()).await?;
+                if !look.is_there || !look.unfinished.is_empty() {
+                    dirs.lock().unwrap_or_else(PoisonError::into_inner).insert(dir, look);
+                }
+                Ok(())
+            }
         }
     })
     .await?;
     // All workers have ended, so nobody else holds it.
-    Arc::try_unwrap(tree).map_err(|_| Error::refused("a worker of the survey has not ended"))
+    let tree = Arc::try_unwrap(tree).map_err(|_| Error::refused("a worker of the survey has not ended"))?;
+    let dirs = std::mem::take(&mut *dirs.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Survey { tree, dirs })
+}
+
+/// What a survey found.
+#[derive(Debug)]
+pub struct Survey {
+    /// Which files are there.
+    pub tree: Tree,
+    /// Directories that are not there, or in which files are unfinished.
+    pub dirs: BTreeMap<u32, Look>,
 }
 
 /// Does something with every number below `count`, in order, `workers` at once. Ends with the first error.

@@ -21,6 +21,7 @@
 //! | [`data_transfer`] | ops and packets of the datanode's data port |
 //! | [`pipeline`] | acks of a block's pipeline, names of its datanodes |
 //! | [`checksum`] | checksums of blocks: chunks, MD5 of sums, composites |
+//! | [`registration`], [`block_report`], [`active`] | what a datanode tells namenodes, and which of them it obeys |
 //!
 //! Never here: sockets, clocks, random numbers, logging.
 
@@ -38,6 +39,10 @@ pub mod data_transfer;
 pub mod pipeline;
 
 pub mod checksum;
+
+pub mod active;
+pub mod block_report;
+pub mod registration;
 
 /// Package `hadoop.common`.
 #[allow(missing_docs, clippy::all)]

@@ -12,10 +12,11 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+/// Version of this layout (`DataNodeLayoutVersion.BLOCKID_BASED_LAYOUT_32_by_32`).
+pub use trellis_proto::registration::LAYOUT_VERSION;
+
 use crate::store::Block;
 
-/// Version of this layout (`DataNodeLayoutVersion.BLOCKID_BASED_LAYOUT_32_by_32`).
-pub const LAYOUT_VERSION: i32 = -57;
 /// Folders at each of the two levels below `finalized`.
 pub const SUBDIRS: u64 = 32;
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 use trellis_client::namenode::Namenode;
+use trellis_proto::active::Verdict;
 use trellis_proto::exception::Kind;
 use trellis_proto::hdfs::VersionRequestProto;
 use trellis_proto::hdfs::datanode::datanode_command_proto::Type as CommandType;
@@ -26,7 +27,6 @@ use trellis_proto::hdfs::nnha_status_heartbeat_proto::State;
 use trellis_proto::methods::Rpc;
 use trellis_proto::presence::Checked;
 
-use super::active::Verdict;
 use super::outbox::{Changes, Outbox, Wanted};
 use super::registration::{check_pool, pool_of, registration};
 use super::report::{by_storage, full_report, heartbeat_request};

@@ -3,12 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | [`actor`] | a datanode's life with one namenode: registration, heartbeats, reports |
-//! | [`active`] | which of them is obeyed |
 //! | [`outbox`] | what one of them is still to be told |
 //! | [`report`], [`registration`] | what it is told |
 //! | [`commands`] | what it may demand |
 
-pub(crate) mod active;
 pub(crate) mod actor;
 pub(crate) mod commands;
 pub(crate) mod outbox;
@@ -24,6 +22,7 @@ use trellis_client::config::ConnectionConfig;
 use trellis_client::namenode::Namenode;
 use trellis_client::uri::Address;
 use trellis_client::user::default_user;
+use trellis_proto::active::Active;
 use trellis_proto::common::TokenProto;
 use trellis_proto::hdfs::datanode::datanode_protocol_service;
 use trellis_proto::hdfs::datanode::error_report_request_proto::ErrorCode;
@@ -33,7 +32,6 @@ use trellis_proto::hdfs::{DatanodeIdProto, DatanodeInfoProto, ExtendedBlockProto
 use crate::config::Config;
 use crate::shared::extended;
 use crate::store::{Block, Event, Pool, Replica, StorageType};
-use active::Active;
 use outbox::{Change, Outbox, Wanted};
 
 /// Deletions at a time of which the namenode wants to hear nothing; of more than these it is told all the same.

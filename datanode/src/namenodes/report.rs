@@ -1,70 +1,33 @@
-//! What namenodes are told: heartbeats, changes, and full reports, which list every replica of every storage in Hadoop's
-//! buffer encoding.
+//! What namenodes are told: heartbeats, changes, and full reports, which list every replica of every storage.
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
-use prost::encoding::encode_varint;
+use trellis_proto::block_report::{Listed, ReplicaList};
+use trellis_proto::hdfs::StorageReportProto;
 use trellis_proto::hdfs::datanode::{
     DatanodeRegistrationProto, HeartbeatRequestProto, StorageBlockReportProto,
     StorageReceivedDeletedBlocksProto, VolumeFailureSummaryProto,
 };
-use trellis_proto::hdfs::{DatanodeStorageProto, StorageReportProto};
+use trellis_proto::registration::storage_proto;
 
 use super::outbox::Changes;
-use super::registration::storage_proto;
 use crate::shared::Shared;
-use crate::store::{BlockStore, Replica, StorageReport};
-
-/// A report's buffers are at most so long.
-const BUFFER_BYTES: usize = 64 << 10;
-/// The longest record: four varints.
-const RECORD_BYTES: usize = 40;
+use crate::store::{BlockStore, StorageReport};
 
 /// A report, storage by storage, and how many replicas it has. Blocks while the store is walked.
 pub(crate) fn full_report(store: &dyn BlockStore) -> (Vec<StorageBlockReportProto>, u64) {
     let mut total = 0;
     let live = store.storages().into_iter().filter(|storage| !storage.failed);
     let reports = live.map(|storage| {
-        let mut buffers = Buffers::default();
-        store.report(&storage.storage, &mut |replica| buffers.put(replica));
-        total += buffers.replicas;
-        buffers.into_proto(storage_proto(&storage.storage, storage.storage_type))
+        let mut list = ReplicaList::default();
+        store.report(&storage.storage, &mut |replica| {
+            let (id, stamp) = (replica.block.id, replica.block.stamp);
+            list.put(Listed { id, len: replica.len, stamp, state: replica.state as u64 });
+        });
+        total += list.len();
+        list.into_proto(storage_proto(&storage.storage, storage.storage_type))
     });
     (reports.collect(), total)
-}
-
-#[derive(Default)]
-struct Buffers {
-    full: Vec<Bytes>,
-    last: BytesMut,
-    replicas: u64,
-}
-
-impl Buffers {
-    fn put(&mut self, replica: &Replica) {
-        if self.last.len() + RECORD_BYTES > BUFFER_BYTES {
-            self.full.push(self.last.split().freeze());
-        }
-        let id = replica.block.id as i64;
-        encode_varint(((id << 1) ^ (id >> 63)) as u64, &mut self.last);
-        encode_varint(replica.len, &mut self.last);
-        encode_varint(replica.block.stamp, &mut self.last);
-        encode_varint(replica.state as u64, &mut self.last);
-        self.replicas += 1;
-    }
-
-    fn into_proto(mut self, storage: DatanodeStorageProto) -> StorageBlockReportProto {
-        if !self.last.is_empty() {
-            self.full.push(self.last.freeze());
-        }
-        StorageBlockReportProto {
-            storage,
-            blocks: Vec::new(),
-            number_of_blocks: Some(self.replicas),
-            blocks_buffers: self.full,
-        }
-    }
 }
 
 /// Changes as a call carries them.
@@ -121,44 +84,5 @@ pub(crate) fn heartbeat_request(
         request_full_block_report_lease: Some(wants_lease),
         slow_peers: Vec::new(),
         slow_disks: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::{Block, ReplicaState};
-
-    #[test]
-    fn records_as_a_stock_datanode_writes_them() {
-        let mut replica = Replica {
-            block: Block { id: 1_073_741_825, stamp: 1001 },
-            len: 6,
-            state: ReplicaState::Finalized,
-            storage: "DS-1".into(),
-        };
-        let mut buffers = Buffers::default();
-        buffers.put(&replica);
-        (replica.block.id, replica.state) = (-2i64 as u64, ReplicaState::Rbw);
-        buffers.put(&replica);
-        let report = buffers.into_proto(DatanodeStorageProto::default());
-        assert_eq!(report.number_of_blocks, Some(2));
-        assert_eq!(report.blocks_buffers, [&b"\x82\x80\x80\x80\x08\x06\xe9\x07\x00\x03\x06\xe9\x07\x01"[..]]);
-    }
-
-    #[test]
-    fn buffers_are_bounded() {
-        let mut buffers = Buffers::default();
-        for id in 0..20_000 {
-            buffers.put(&Replica {
-                block: Block { id: id << 40, stamp: id },
-                len: id,
-                state: ReplicaState::Finalized,
-                storage: "DS-1".into(),
-            });
-        }
-        let report = buffers.into_proto(DatanodeStorageProto::default());
-        assert!(report.blocks_buffers.len() > 2);
-        assert!(report.blocks_buffers.iter().all(|buffer| buffer.len() <= BUFFER_BYTES));
     }
 }

@@ -18,10 +18,10 @@ use trellis_proto::hdfs::{
 };
 use trellis_proto::methods::Service;
 use trellis_proto::presence::decode_request;
+use trellis_proto::registration::SOFTWARE_VERSION;
 use trellis_proto::rpc::{Call, Context, reply};
 
 use crate::namenodes::outbox::Wanted;
-use crate::namenodes::registration::SOFTWARE_VERSION;
 use crate::refusal::exception;
 use crate::shared::{Shared, blocking};
 use crate::store::{Block, StoreError};

@@ -7,6 +7,7 @@ use e2e::server::{Server, Shape};
 use tokio::runtime::Runtime;
 use trellis_loadgen::build::build;
 use trellis_loadgen::config::{Config, Pick, Popularity, usual_late_after_s};
+use trellis_loadgen::contents::Asked;
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
 use trellis_loadgen::run::run;
@@ -159,6 +160,7 @@ impl Bench {
             disturb: Vec::new(),
             late_after_s: usual_late_after_s(),
             replay: None,
+            contents: Asked::default(),
         };
         let report = self
             .runtime

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         ("data::datanode_dies", data::datanode_dies),
         ("data::flipped_byte", data::flipped_byte),
         ("verbs::both_shells", verbs::both_shells),
+        ("load::like", load::like),
         ("datanodes::mixed_pipelines", datanodes::mixed_pipelines),
         ("datanodes::deaths", datanodes::deaths),
         ("datanodes::probe", datanodes::probe),
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         ("client::done_once::one_namenode", || client::done_once(1)),
         ("client::done_once::three_namenodes", || client::done_once(3)),
         ("load::workloads", load::workloads),
+        ("load::blocks", load::blocks),
     ];
     let later: &[(&'static str, Test)] = &[("client::quotas", client::quotas)];
     let freezing: &[(&'static str, Test)] = &[("client::frozen", client::frozen)];

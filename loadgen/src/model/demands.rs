@@ -82,7 +82,7 @@ impl Demands {
             trip_us: mean_delay_us(report).unwrap_or_default(),
             rest_us: 0.0,
         };
-        let namenodes = Target::parse(&report.config.target)?.namenodes();
+        let namenodes = Target::parse(&report.config.target)?.addresses().len();
         let measured = Measured {
             namenodes: u32::try_from(namenodes).unwrap_or(u32::MAX),
             clients: report.config.clients,

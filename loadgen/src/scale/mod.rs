@@ -14,6 +14,7 @@ pub mod show;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{self, Pick, Popularity};
+use crate::contents::Asked;
 use crate::error::{Error, Result};
 use crate::mix::Workload;
 use crate::namespace::Spec;
@@ -118,6 +119,7 @@ impl Config {
             disturb: Vec::new(),
             late_after_s: config::usual_late_after_s(),
             replay: None,
+            contents: Asked::default(),
         }
     }
 }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Pick};
+use crate::distribution::Distribution;
 use crate::drive::{self, Control, Phase, Worker};
 use crate::error::{Error, Result};
+use crate::files::{Data, NewFile};
 use crate::namespace::Spec;
-use crate::ops::NewFile;
 use crate::pick::{Picker, Picks};
 use crate::servers::cpu;
 use crate::stop::Stop;
@@ -41,10 +42,12 @@ pub async fn run(config: &Config, spec: &Spec) -> Result<Offered> {
     (0..spec.files).for_each(|file| tree.set_generation(file, 0));
     let clients = Target::parse(&config.target)?.clients(config.connections)?;
     let picks = Arc::new(Picks::new(config, mix, tree, rand::random()));
+    let new_file =
+        NewFile { replication: 1, block_size: 128 << 20, sizes: Distribution::fixed(0), data: Data::None };
     let workers = clients.iter().cycle().zip(0..config.clients).map(|(client, index)| Worker {
         client: client.clone(),
         picker: Picker::new(picks.clone(), index),
-        new_file: NewFile { replication: 1, block_size: 128 << 20 },
+        new_file: new_file.clone(),
     });
     let phase = |name, length_s| Phase {
         name,

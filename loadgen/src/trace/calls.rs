@@ -11,7 +11,8 @@ use trellis_proto::methods::Rpc;
 use trellis_proto::presence::Checked;
 
 use super::commands::Command;
-use crate::ops::{Done, End, NewFile, append_and_close};
+use crate::files::{Answers, Failure, NewFile, is_local};
+use crate::ops::{Done, End};
 
 /// Where the trace does not tell a mode.
 const FILE_MODE: u16 = 0o644;
@@ -45,36 +46,37 @@ pub struct Task {
     pub clock_ms: u64,
 }
 
-/// Calls that failed: how many had been answered without an exception, and what the next one ended with.
-type Failed = (usize, Error);
-
 /// Replays a line.
-pub async fn perform(client: &Client, task: &Task, new_file: NewFile) -> Done {
-    outcome(task, call(client, task, new_file).await)
+pub async fn perform(client: &Client, task: &Task, new_file: &NewFile) -> Done {
+    let mut answers = Answers::default();
+    let ended = act(client, task, new_file, &mut answers).await;
+    Done { answers, end: end(task, ended) }
 }
 
 /// What came of it, beside what the trace says.
-fn outcome(task: &Task, ended: Result<bool, Failed>) -> Done {
-    let calls = task.command.row().calls.len();
-    let differs = |kind| End::Differs { kind, example: format!("{} {}", task.command.row().name, task.path) };
-    let (answered, end) = match (task.allowed, ended) {
-        (true, Ok(true)) => (calls, End::Success),
-        (true, Ok(false)) => (calls, differs(ANSWERED_FALSE)),
-        (false, Ok(true)) => (calls, differs(NOT_REFUSED)),
-        (false, Ok(false)) => (calls, End::Refused { by_exception: false }),
-        (allowed, Err((answered, error))) => {
-            // One that the client raises itself stands for an answer without contents.
-            let is_local = error.exception().is_some() && error.attempts() == 0;
-            let is_expected = !allowed && error.kind().is_some_and(|kind| REFUSALS.contains(&kind));
-            let end = if is_expected { End::Refused { by_exception: true } } else { End::Error(error) };
-            (answered + usize::from(is_local), end)
+fn end(task: &Task, ended: Result<bool, Failure>) -> End {
+    let example = || format!("{} {}", task.command.row().name, task.path);
+    let differs = |kind| End::Error(Failure::Differs { kind, example: example() });
+    let is_refusal = |error: &Error| error.kind().is_some_and(|kind| REFUSALS.contains(&kind));
+    match (task.allowed, ended) {
+        (true, Ok(true)) => End::Success,
+        (true, Ok(false)) => differs(ANSWERED_FALSE),
+        (false, Ok(true)) => differs(NOT_REFUSED),
+        (false, Ok(false)) => End::Refused { by_exception: false },
+        (false, Err(Failure::Call(error))) if is_refusal(&error) => {
+            End::Refused { by_exception: !is_local(&error) }
         }
-    };
-    Done { answered, end }
+        (_, Err(failure)) => End::Error(failure),
+    }
 }
 
 /// False: the namenode says that it was not done.
-async fn call(client: &Client, task: &Task, new_file: NewFile) -> Result<bool, Failed> {
+async fn act(
+    client: &Client,
+    task: &Task,
+    new_file: &NewFile,
+    answers: &mut Answers,
+) -> Result<bool, Failure> {
     let (path, to) = (task.path.as_str(), task.to.as_deref().unwrap_or(&task.path));
     let src = path.to_owned();
     let mode = |usual| task.mode.unwrap_or(usual);
@@ -101,8 +103,12 @@ async fn call(client: &Client, task: &Task, new_file: NewFile) -> Result<bool, F
             ask(client, &rpc::GET_ERASURE_CODING_POLICY, hdfs::GetErasureCodingPolicyRequestProto { src })
                 .await
         }
-        Command::Create => return create(client, path, mode(FILE_MODE), new_file).await,
-        Command::Append => return append_and_close(client, path).await,
+        Command::Create => {
+            let (permission, overwrite, create_parent) = (mode(FILE_MODE), true, true);
+            let options = CreateOptions { permission, overwrite, create_parent, ..new_file.options() };
+            return new_file.create(client, path, 0, &options, answers).await.map(answered);
+        }
+        Command::Append => return new_file.append(client, path, answers).await.map(answered),
         Command::Truncate => client.truncate(path, 0).await,
         Command::Concat => {
             let sources: Vec<&str> = task.sources.iter().map(String::as_str).collect();
@@ -132,7 +138,8 @@ async fn call(client: &Client, task: &Task, new_file: NewFile) -> Result<bool, F
             ask(client, &rpc::REMOVE_DEFAULT_ACL, hdfs::RemoveDefaultAclRequestProto { src }).await
         }
     };
-    ended.map_err(|error| (0, error))
+    answers.note(0, &ended);
+    ended.map_err(Failure::from)
 }
 
 /// Whatever the answer was.
@@ -147,17 +154,4 @@ async fn ask<Request: Message, Response: Checked>(
     request: Request,
 ) -> Result<bool, Error> {
     client.call(rpc, &request).await.map(answered)
-}
-
-async fn create(client: &Client, path: &str, permission: u16, new_file: NewFile) -> Result<bool, Failed> {
-    let options = CreateOptions {
-        permission,
-        overwrite: true,
-        create_parent: true,
-        replication: Some(new_file.replication),
-        block_size: Some(new_file.block_size),
-    };
-    let created = client.create_empty(path, &options).await;
-    // An error tells by its method which of the two calls failed.
-    created.map(|_| true).map_err(|error| (usize::from(error.method() == rpc::COMPLETE.name), error))
 }

@@ -3,6 +3,7 @@
 //! A command is replayed when its line says all that the call needs, or all that matters of it, and when it concerns
 //! nothing but the paths that it names.
 
+use crate::mix::{APPEND, CREATE};
 use crate::record::Key;
 
 /// A command that is replayed.
@@ -100,8 +101,8 @@ pub const COMMANDS: &[Row] = &[
     Row { command: Command::ListXAttrs,         name: "listXAttrs",             calls: &["listXAttrs"],             changes: false, says: Was(File) },
     Row { command: Command::GetEzForPath,       name: "getEZForPath",           calls: &["getEZForPath"],           changes: false, says: Perhaps(File) },
     Row { command: Command::GetEcPolicy,        name: "getErasureCodingPolicy", calls: &["getErasureCodingPolicy"], changes: false, says: Was(File) },
-    Row { command: Command::Create,             name: "create",                 calls: &["create", "complete"],     changes: true,  says: Makes(File) },
-    Row { command: Command::Append,             name: "append",                 calls: &["append", "complete"],     changes: true,  says: Is(File) },
+    Row { command: Command::Create,             name: "create",                 calls: CREATE,                     changes: true,  says: Makes(File) },
+    Row { command: Command::Append,             name: "append",                 calls: APPEND,                     changes: true,  says: Is(File) },
     Row { command: Command::Truncate,           name: "truncate",               calls: &["truncate"],               changes: true,  says: Is(File) },
     Row { command: Command::Concat,             name: "concat",                 calls: &["concat"],                 changes: true,  says: Joins },
     Row { command: Command::Mkdirs,             name: "mkdirs",                 calls: &["mkdirs"],                 changes: true,  says: Makes(Directory) },

@@ -26,7 +26,8 @@ use crate::drive::{
     DRAIN_LIMIT, LONGEST_SLEEP, MAX_UNDER_WAY, Outcome, PROGRESS_INTERVAL, UnderWay, wake_exactly,
 };
 use crate::error::{Error, Result};
-use crate::ops::{Done, NewFile};
+use crate::files::NewFile;
+use crate::ops::Done;
 use crate::progress::Progress;
 use crate::record::{Recorders, Times};
 use crate::stop::Stop;
@@ -79,7 +80,7 @@ enum Who {
 }
 
 /// How lines are played.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Pace {
     /// So many times as fast as the trace; None: as fast as possible.
     pub speed: Option<f64>,
@@ -172,14 +173,14 @@ pub async fn play(
     pace: Pace,
     stop: Stop,
 ) -> Result<Played> {
-    let workers = players.own.len().max(1);
+    let (workers, at_pace) = (players.own.len().max(1), pace.speed.is_some());
     let shared = Arc::new(Shared {
         started: Instant::now(),
         players,
         pace,
         order: Mutex::default(),
         room: Condvar::new(),
-        recorders: Recorders::new(pace.speed.is_some(), None),
+        recorders: Recorders::new(at_pace, None),
         ended: AtomicU64::new(0),
         in_another_second: AtomicU64::new(0),
     });
@@ -410,9 +411,9 @@ async fn work(
 
 fn begin(worker: usize, shared: &Shared, job: Job) -> UnderWay<Begun> {
     let Job { ticket, task, who, intended } = job;
-    let (client, new_file) = (shared.players.of(worker, who).clone(), shared.pace.new_file);
+    let (client, new_file) = (shared.players.of(worker, who).clone(), shared.pace.new_file.clone());
     let begun = Begun { ticket, command: task.command, intended, begun: shared.started.elapsed() };
-    UnderWay { begun, done: async move { perform(&client, &task, new_file).await }.boxed() }
+    UnderWay { begun, done: async move { perform(&client, &task, &new_file).await }.boxed() }
 }
 
 /// A line that runs.

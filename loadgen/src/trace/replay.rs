@@ -8,9 +8,10 @@ use super::place::Place;
 use super::play::{Pace, Played, Players, play};
 use super::prepare::{Plan, Prepared, is_closed, prepare, take};
 use super::steps::{Filter, Steps};
+use crate::build::new_file;
 use crate::config::{Config, ReplayConfig};
+use crate::contents::Contents;
 use crate::error::{Error, Result};
-use crate::ops::NewFile;
 use crate::report::{Replay, Report, SCHEMA};
 use crate::servers::Servers;
 use crate::stop::Stop;
@@ -74,17 +75,13 @@ pub async fn replay(config: &Config, stop: &Stop) -> Result<Report> {
     };
     let players = players(&target, config, options, &plan)?;
     let Some(first) = players.own.first() else { return Err(Error::refused("no connections")) };
-    let defaults = first.get_server_defaults().await?;
+    let contents = Contents::default();
+    let new_file = new_file(first, &contents, None).await?;
     take(first, &config.base, &place, options.fresh, options.as_logged).await?;
     let refuses = is_closed(&players.stranger, &place).await?;
     let (plan, prepared) = prepare(&players.own, &place, plan, options.as_logged).await?;
 
-    let pace = Pace {
-        speed: options.speed,
-        at_once: config.clients,
-        new_file: NewFile { replication: defaults.replication, block_size: defaults.block_size },
-        refuses,
-    };
+    let pace = Pace { speed: options.speed, at_once: config.clients, new_file, refuses };
     let summed = Summed::of(&plan);
     let watch = Watch::begin(servers, players.all()).await?;
     let steps = Steps::new(&options.files, place.clone(), filter);
@@ -100,6 +97,7 @@ pub async fn replay(config: &Config, stop: &Stop) -> Result<Report> {
         watched: watch.end().await,
         costs: &BTreeMap::new(),
         conducted: None,
+        contents: &contents,
     };
     let open_loop = summary::open_loop(&measured);
     let rate_error = open_loop.as_ref().map(|open| (open.achieved_per_s / open.offered_per_s - 1.0) * 100.0);
@@ -111,6 +109,8 @@ pub async fn replay(config: &Config, stop: &Stop) -> Result<Report> {
         config: config.clone(),
         namespace: None,
         metadata_only: true,
+        contents: Some(contents.clone()),
+        simulated_datanodes: None,
         total: summary::total(&measured),
         open_loop,
         replay: Some(section(&played, &summed, prepared, rate_error)),

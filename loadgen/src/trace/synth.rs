@@ -14,6 +14,7 @@ use super::sink::Sink;
 use crate::arrivals::{Arrivals, Schedule};
 use crate::build::check_base;
 use crate::config::{Config, Hot, Pick, Popularity, usual_late_after_s};
+use crate::contents::Asked;
 use crate::error::{Error, Result};
 use crate::mix::{Op, Workload};
 use crate::namespace::{Spec, mixed};
@@ -112,6 +113,7 @@ impl Synth {
             disturb: Vec::new(),
             late_after_s: usual_late_after_s(),
             replay: None,
+            contents: Asked::default(),
         }
     }
 

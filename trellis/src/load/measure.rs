@@ -11,7 +11,7 @@ use trellis_loadgen::mix::Workload;
 use trellis_loadgen::run::run_until;
 use trellis_loadgen::stop::Stop;
 
-use super::{Place, outputs};
+use super::{Files, Place, outputs};
 use crate::limits::raise_open_files;
 
 const EXAMPLE: &str = "\
@@ -19,14 +19,16 @@ Examples:
   trellis load run --workload spotify --metrics 127.0.0.1:9870
   trellis load run --workload spotify --create-share 20 --clients 256 --connections 16 --duration 60s
   trellis load run --workload open --rate 20000 --arrivals poisson --popularity zipf:0.9
+  trellis load run --workload create --blocks simulated --sizes 1k-1g
   trellis load run --target hdfs://stock:8020 --server-pid 4711 --workload rename --report stock.json
   trellis load run --workload open --rate 1000 --disturb stop:trellis-data/run/namenode-0.pid@10s+5s
 
 Workloads: spotify, lambda, pangu; create, mkdirs, open, fileStatus, rename, delete, append, stat_dir, list_dir, \
 list_file, chown_dir, set_replication, chmod_file, chmod_dir. With --rate it is an open \
-loop: operations begin when they are to, whatever the system does, and latency counts from then. Files are made without \
-blocks, and no datanode is asked. docs/LOAD.md says what the figures mean. Exit code 0 when a report was written, also \
-when operations failed. Ctrl-C ends the run early, with a report of what was measured; once more, at once and without.";
+loop: operations begin when they are to, whatever the system does, and latency counts from then. Files have the blocks that \
+those of the namespace have, unless --blocks says otherwise. docs/LOAD.md says what the figures mean. Exit code 0 when a \
+report was written, also when operations failed. Ctrl-C ends the run early, with a report of what was measured; once more, \
+at once and without.";
 
 /// Options of `trellis load run`.
 #[derive(clap::Args)]
@@ -62,6 +64,8 @@ pub struct Args {
     /// [default: popular; delete: once]
     #[arg(long, value_name = "HOW")]
     pick: Option<Pick>,
+    #[command(flatten)]
+    files: Files,
     /// Of all that is drawn
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -126,5 +130,6 @@ fn config(args: Args) -> Config {
         disturb: args.disturb,
         late_after_s: args.late_after.as_secs_f64(),
         replay: None,
+        contents: args.files.asked(),
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use trellis_loadgen::config::{Config, Pick, Popularity, ReplayConfig, usual_late_after_s};
+use trellis_loadgen::contents::Asked;
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::stop::Stop;
 use trellis_loadgen::trace::replay::replay;
@@ -124,5 +125,6 @@ fn config(args: Args) -> Config {
             until_s: args.until.map(|until| until.as_secs_f64()),
             fresh: args.fresh,
         }),
+        contents: Asked::default(),
     }
 }

@@ -9,6 +9,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use trellis_loadgen::config::{Config, Pick, Popularity, usual_late_after_s};
+use trellis_loadgen::contents::Asked;
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
@@ -93,6 +94,7 @@ fn config(args: &Args, port: u16) -> Config {
         disturb: Vec::new(),
         late_after_s: usual_late_after_s(),
         replay: None,
+        contents: Asked::default(),
     }
 }
 

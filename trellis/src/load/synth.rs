@@ -92,6 +92,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
             dirs_per_dir: args.dirs_per_dir,
             name_length: args.name_length,
             seed: args.seed,
+            // A trace does not say what files hold.
+            ..Spec::default()
         },
         root: args.root,
         lines: args.lines,

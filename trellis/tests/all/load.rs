@@ -21,13 +21,19 @@ pub const RATE: u64 = 200;
 /// How long they go on, in seconds: long enough for whoever freezes the namenode to begin and end in time.
 const LENGTH: u64 = 10;
 
-fn build(up: &Up, args: &[&str]) -> Output {
+/// Builds a namespace.
+pub fn build(up: &Up, args: &[&str]) -> Output {
     output(&[&["load", "build", "--workers", "8", "--target", &up.fs], args].concat())
 }
 
 /// Builds a namespace of so many files; what it printed.
 pub fn built(up: &Up, files: &str) -> String {
-    let built = build(up, &["--files", files]);
+    built_with(up, &["--files", files])
+}
+
+/// The same with these options.
+pub fn built_with(up: &Up, args: &[&str]) -> String {
+    let built = build(up, args);
     assert!(built.status.success(), "{}", complaint(&built));
     String::from_utf8(built.stdout).unwrap()
 }
@@ -60,12 +66,37 @@ pub fn assert_counts_agree(report: &Value) -> u64 {
     sum
 }
 
+/// A short run of a workload: what clients saw is what servers counted, and nothing failed.
+pub fn assert_workload_counts(up: &Up, workload: &str, args: &[&str]) -> Value {
+    let brief = ["--workload", workload, "--duration", "700ms", "--clients", "4", "--cost-samples", "5"];
+    let report = run(up, &[&brief, args].concat());
+    let calls = assert_counts_agree(&report);
+    let total = &report["total"];
+    let [count, refused, errors] = ["count", "refused", "errors"].map(|name| total[name].as_u64().unwrap());
+    // Two clients may have met at one file.
+    assert!(errors == 0 && count > refused && calls >= count, "{workload}: {report:#}");
+    for name in ["ops_per_s", "server_cpu_us_per_op", "store_round_trips_per_op", "rows_per_op"] {
+        assert!(total[name].as_f64().unwrap() > 0.0, "{workload} {name}: {report:#}");
+    }
+    for (name, operation) in report["operations"].as_object().unwrap() {
+        // A mix has operations that a short run does not come to.
+        assert!(operation["store_round_trips_per_op"].as_f64().unwrap() >= 0.9, "{workload} {name}");
+        let seconds = operation["seconds"].as_array().unwrap().iter();
+        assert_eq!(seconds.map(|second| second["count"].as_u64().unwrap()).sum::<u64>(), operation["count"]);
+    }
+    report
+}
+
+/// How often clients saw a method answered without an exception.
+pub fn answered(report: &Value, method: &str) -> u64 {
+    report["calls"][method]["ok"].as_u64().unwrap_or(0)
+}
+
 #[test]
 fn every_workload_counts_what_the_servers_count() {
     let dir = tempfile::tempdir().unwrap();
     let up = Up::start(&dir.path().join("data"), &[]);
     built(&up, "400");
-    let brief = ["--duration", "700ms", "--clients", "4", "--cost-samples", "5"];
     for (workload, calls_each) in [
         ("create", 2),
         ("mkdirs", 1),
@@ -79,28 +110,12 @@ fn every_workload_counts_what_the_servers_count() {
         ("delete", 1),
     ] {
         let warm_up = if calls_each == 0 { "300ms" } else { "0s" };
-        let report = run(&up, &[&["--workload", workload, "--warm-up", warm_up], &brief[..]].concat());
-        let calls = assert_counts_agree(&report);
-        let total = &report["total"];
-        let [count, refused, errors] =
-            ["count", "refused", "errors"].map(|name| total[name].as_u64().unwrap());
-        // Two clients may have met at one file.
-        assert!(errors == 0 && count > refused, "{workload}: {report:#}");
+        let report = assert_workload_counts(&up, workload, &["--warm-up", warm_up]);
+        let [count, refused] = ["count", "refused"].map(|name| report["total"][name].as_u64().unwrap());
         if calls_each > 0 && refused == 0 {
-            assert_eq!(calls, count * calls_each, "{workload}");
+            assert_eq!(assert_counts_agree(&report), count * calls_each, "{workload}");
         }
-        for name in ["ops_per_s", "server_cpu_us_per_op", "store_round_trips_per_op", "rows_per_op"] {
-            assert!(total[name].as_f64().unwrap() > 0.0, "{workload} {name}: {report:#}");
-        }
-        for (name, operation) in report["operations"].as_object().unwrap() {
-            // A mix has operations that a short run does not come to.
-            assert!(operation["store_round_trips_per_op"].as_f64().unwrap() >= 0.9, "{workload} {name}");
-            let seconds = operation["seconds"].as_array().unwrap().iter();
-            assert_eq!(
-                seconds.map(|second| second["count"].as_u64().unwrap()).sum::<u64>(),
-                operation["count"]
-            );
-        }
+        assert_eq!((&report["metadata_only"], &report["contents"]["blocks"]), (&true.into(), &"none".into()));
     }
     // What was deleted is made anew, under its first name; what was renamed is there already.
     let said = built(&up, "400");

@@ -14,6 +14,7 @@
 mod admin;
 mod cluster;
 mod load;
+mod load_blocks;
 mod load_disturbed;
 mod replay;
 mod scale;

@@ -1,11 +1,11 @@
 //! Which namenode is obeyed: one at a time, the newest that claims to be active.
 
-use trellis_proto::hdfs::NnhaStatusHeartbeatProto;
-use trellis_proto::hdfs::nnha_status_heartbeat_proto::State;
+use crate::hdfs::NnhaStatusHeartbeatProto;
+use crate::hdfs::nnha_status_heartbeat_proto::State;
 
 /// The namenode that is obeyed, by its place in the list, and the highest txid with which one was accepted.
 #[derive(Debug, Default)]
-pub(crate) struct Active {
+pub struct Active {
     held: Option<usize>,
     /// A claim of another namenode needs a higher one, also after this one gave up.
     txid: Option<u64>,
@@ -13,7 +13,7 @@ pub(crate) struct Active {
 
 /// What became of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// Nothing changed.
     Same,
     /// It is obeyed from now on.
@@ -26,12 +26,12 @@ pub(crate) enum Verdict {
 
 impl Active {
     /// The namenode that is obeyed.
-    pub(crate) fn held(&self) -> Option<usize> {
+    pub fn held(&self) -> Option<usize> {
         self.held
     }
 
     /// A namenode answered `versionRequest`: one that claims to be active is obeyed if nobody else is.
-    pub(crate) fn at_start(&mut self, who: usize, claims: bool) -> Verdict {
+    pub fn at_start(&mut self, who: usize, claims: bool) -> Verdict {
         if claims && self.held.is_none() {
             self.held = Some(who);
             return Verdict::Taken;
@@ -40,7 +40,7 @@ impl Active {
     }
 
     /// A namenode answered a heartbeat.
-    pub(crate) fn at_heartbeat(&mut self, who: usize, status: &NnhaStatusHeartbeatProto) -> Verdict {
+    pub fn at_heartbeat(&mut self, who: usize, status: &NnhaStatusHeartbeatProto) -> Verdict {
         let claims = status.state() == State::Active;
         match (claims, self.held == Some(who)) {
             (true, true) => {

@@ -1,0 +1,151 @@
+//! `trellis load` with blocks: on datanodes that it plays itself, and on real ones.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::load::{answered, assert_workload_counts, build, built_with};
+use crate::support::{Up, complaint, output};
+
+const SIMULATED: [&str; 10] = [
+    "--files",
+    "200",
+    "--blocks",
+    "simulated",
+    "--sizes",
+    "0:1,1k-40k:9",
+    "--block-size",
+    "16k",
+    "--datanodes",
+    "4",
+];
+
+/// What fsck says of everything, with the places of blocks.
+fn fsck(up: &Up) -> String {
+    let said = output(&["fsck", "/", "--http", &up.http.join(","), "--files", "--blocks", "--locations"]);
+    String::from_utf8(said.stdout).unwrap()
+}
+
+/// Every block has its replicas, each on a datanode of its own.
+fn assert_healthy(up: &Up, replication: usize) {
+    let said = fsck(up);
+    assert!(said.contains("is HEALTHY"), "{said}");
+    let blocks: Vec<&str> = said.lines().filter(|line| line.contains(":blk_")).collect();
+    assert!(blocks.len() > 100, "{said}");
+    for block in blocks {
+        assert_eq!(block.matches("DatanodeInfoWithStorage").count(), replication, "{block}");
+    }
+}
+
+#[test]
+fn simulated_datanodes_hold_what_clients_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &["--namenodes", "2", "--set", "replication=3"]);
+    let said = built_with(&up, &SIMULATED);
+    assert!(said.contains("4 simulated datanodes hold "), "{said}");
+    assert_healthy(&up, 3);
+    // Whatever makes blocks, stamps them anew, or has them deleted; each run brings the datanodes back.
+    for workload in ["create", "append", "open", "rename", "pangu"] {
+        let report = assert_workload_counts(&up, workload, &["--warm-up", "0s"]);
+        assert_eq!(
+            (&report["metadata_only"], &report["contents"]["blocks"]),
+            (&true.into(), &"simulated".into())
+        );
+        let work = |name: &str| report["simulated_datanodes"][name].as_u64().unwrap();
+        assert!(work("datanodes") == 4 && work("replicas") > 0 && work("failed_calls") == 0, "{report:#}");
+        match workload {
+            "create" => {
+                assert_eq!(work("received"), 3 * answered(&report, "addBlock"));
+                assert!(answered(&report, "addBlock") > answered(&report, "create") / 2, "{report:#}");
+            }
+            "append" => {
+                let renewed = answered(&report, "updateBlockForPipeline");
+                assert!(renewed > 0 && renewed == answered(&report, "updatePipeline"), "{report:#}");
+            }
+            _ => {}
+        }
+    }
+    assert_healthy(&up, 3);
+}
+
+#[test]
+fn a_build_mends_what_was_left_unfinished() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &["--set", "replication=2"]);
+    let sized = [&SIMULATED[..5], &["1k-40k"], &SIMULATED[6..]].concat();
+    built_with(&up, &sized);
+    let listed = String::from_utf8(up.fs(&["ls", "-C", "-R", "/load"]).stdout).unwrap();
+    let files: Vec<&str> =
+        listed.lines().filter(|path| path.rsplit('/').next().unwrap().starts_with("f-")).collect();
+    // One is gone; one is there, without data; as a build that is killed leaves them.
+    assert!(up.fs(&["rm", "-skipTrash", files[0], files[1]]).status.success());
+    assert!(up.fs(&["touchz", files[1]]).status.success());
+    let said = built_with(&up, &sized);
+    assert!(said.contains("where 199 files were there already\n2 of 200 files made"), "{said}");
+    assert!(said.contains("1 of them were there, but unfinished"), "{said}");
+    assert!(built_with(&up, &sized).contains("where 200 files were there already\n0 of 200 files made"));
+    assert_healthy(&up, 2);
+    // Other contents make another namespace.
+    let other = build(&up, &SIMULATED);
+    assert!(complaint(&other).contains("holds another namespace"), "{}", complaint(&other));
+}
+
+#[test]
+fn real_datanodes_get_the_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &["--datanodes", "1"]);
+    let real = ["--files", "120", "--blocks", "real", "--sizes", "1k-40k", "--block-size", "16k"];
+    built_with(&up, &real);
+    assert_healthy(&up, 1);
+    for workload in ["create", "append", "spotify"] {
+        let report = assert_workload_counts(&up, workload, &["--warm-up", "0s"]);
+        assert_eq!((&report["metadata_only"], &report["simulated_datanodes"]), (&false.into(), &Value::Null));
+        match workload {
+            "create" => assert!(answered(&report, "addBlock") >= answered(&report, "create"), "{report:#}"),
+            // The mix wants more replicas than there are datanodes.
+            "append" => assert_healthy(&up, 1),
+            _ => {}
+        }
+    }
+    // The bytes are there.
+    let listed = String::from_utf8(up.fs(&["ls", "-C", "-R", "/load"]).stdout).unwrap();
+    let file = listed.lines().find(|path| path.contains("/f-")).unwrap();
+    let read = up.fs(&["cat", file]).stdout;
+    assert!((1024..=40 << 10).contains(&read.len()), "{} bytes", read.len());
+    // Blocks would go to the real datanode, too; and what is real does not become simulated.
+    let beside = build(&up, &[&SIMULATED[..], &["--base", "/beside"]].concat());
+    assert!(
+        complaint(&beside).contains("simulated datanodes must be the only ones"),
+        "{}",
+        complaint(&beside)
+    );
+    let report = dir.path().join("report.json");
+    let run = ["load", "run", "--target", &up.fs, "--workload", "open", "--blocks", "simulated", "--report"];
+    let run = output(&[&run[..], &[report.to_str().unwrap()]].concat());
+    assert!(complaint(&run).contains("the namespace has real blocks"), "{}", complaint(&run));
+    assert!(!fs::exists(&report).unwrap());
+}
+
+#[test]
+fn a_namespace_is_like_an_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &[]);
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../loadgen/src/like/recorded.tsv");
+    let like = ["--like", table, "--files", "100"];
+    let said = built_with(&up, &like);
+    assert!(
+        said.contains("the image has 54 files in 20 directories on 7 levels; 0 lines were skipped"),
+        "{said}"
+    );
+    assert!(said.contains("100 of 100 files made in "), "{said}");
+    // A run knows the namespace without the table, and so does a build that goes on.
+    let report = assert_workload_counts(&up, "open", &["--warm-up", "0s", "--hot", "80/20"]);
+    assert_eq!(report["namespace"]["files_present"], 100);
+    assert!(built_with(&up, &like).contains("where 100 files were there already"));
+    let other = build(&up, &["--like", table, "--files", "101"]);
+    assert!(complaint(&other).contains("holds another namespace"), "{}", complaint(&other));
+    let shaped = build(&up, &["--like", table, "--depth", "3"]);
+    assert!(complaint(&shaped).contains("cannot be used with"), "{}", complaint(&shaped));
+    let image = build(&up, &["--like", "/proc/self/exe"]);
+    assert!(complaint(&image).contains("is no table of an fsimage"), "{}", complaint(&image));
+}
