@@ -92,7 +92,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     late_after: Duration,
     #[command(flatten)]
-    outputs: outputs::Args,
+    outputs: outputs::OutputArgs,
 }
 
 /// Runs the command.

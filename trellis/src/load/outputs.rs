@@ -17,7 +17,7 @@ const INTERRUPTED: u8 = 130;
 
 /// Where a report goes.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct OutputArgs {
     /// Where to write the report; one that is there is replaced. A page to look at is written beside it, with .html
     #[arg(long, value_name = "FILE", default_value = "report.json")]
     report: PathBuf,
@@ -33,7 +33,7 @@ pub struct Outputs {
     page: Option<PathBuf>,
 }
 
-impl Args {
+impl OutputArgs {
     /// The page goes beside the report. Said before anything is measured: both need names of their own.
     pub fn check(&self) -> Result<Outputs> {
         let page = self.report.with_extension("html");

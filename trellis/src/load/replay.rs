@@ -72,7 +72,7 @@ pub struct Args {
     #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with = "metrics")]
     server_pid: Vec<u32>,
     #[command(flatten)]
-    outputs: outputs::Args,
+    outputs: outputs::OutputArgs,
 }
 
 /// A multiple of the trace's pace; None: as fast as possible.
