@@ -84,12 +84,12 @@ pub(super) fn check_and_commit(
 /// Puts the rows of a layer into the tree, durably, or none of them.
 pub(super) fn merge(core: &Core, layer: &Layer) -> Result<(), StoreError> {
     let mut tree = Tree::new(core, core.env.write_txn().map_err(|error| core.error(error))?);
-    layer.iter().try_for_each(|(key, row)| tree.write(key, row))?;
+    layer.in_order().try_for_each(|(key, row)| tree.write(key, row))?;
     if let Some(log) = &core.log {
         log.merges().announce(tree.id(), layer.iter().map(|(key, _)| key));
     }
     tree.commit()?;
     core.counters.merges.add(1);
-    core.counters.merged_rows.add(layer.iter().len());
+    core.counters.merged_rows.add(layer.len());
     Ok(())
 }

@@ -33,7 +33,7 @@ impl<T: Iterator, L: Iterator> Merged<T, L> {
 impl<'t, T, L> Iterator for Merged<T, L>
 where
     T: Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
-    L: Iterator<Item = (&'t Key, &'t Option<Row>)>,
+    L: Iterator<Item = (&'t Key, Option<&'t Row>)>,
 {
     type Item = heed::Result<(&'t [u8], Found<'t>)>;
 

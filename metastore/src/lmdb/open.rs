@@ -114,7 +114,7 @@ fn replay(core: &Core) -> Result<(), StoreError> {
     };
     let layer = log::read(&core.dir).map_err(failed)?;
     if !layer.is_empty() {
-        let rows = layer.iter().len();
+        let rows = layer.len();
         apply::merge(core, &layer)?;
         tracing::info!(rows, dir = %core.dir.display(), "put the rows of a log that was left behind into the tree");
     }

@@ -104,12 +104,8 @@ impl<'t> Rows<'t> {
             (Some(key), true) => (Bound::Included(first.as_bytes()), Bound::Excluded(key.as_bytes())),
         };
         let prefix = first.as_bytes().len();
-        let layers: SmallVec<[_; 3]> = self
-            .layers
-            .iter()
-            .map(|&layer| layer.range(range.0, range.1))
-            .filter(|rows| rows.clone().next().is_some())
-            .collect();
+        let layers: SmallVec<[_; 3]> =
+            self.layers.iter().map(|&layer| layer.scan(scan)).filter(|rows| rows.len() > 0).collect();
         if scan.reverse {
             let tree = self.core.db.rev_range(self.txn, &range).map_err(|error| self.core.error(error))?;
             let layers = layers.into_iter().map(Iterator::rev);
@@ -174,7 +170,7 @@ impl<'t> Rows<'t> {
             if found.len() >= limit {
                 return Ok(None);
             }
-            let Some(key) = self.first_from(Key::new(next, table, &[]).as_bytes())? else { return Ok(None) };
+            let Some(key) = self.first_from(next, table)? else { return Ok(None) };
             if key.table() == table {
                 found.push(key.partition());
             }
@@ -190,11 +186,12 @@ impl<'t> Rows<'t> {
         Ok(Some(next))
     }
 
-    /// The first key from here on.
-    fn first_from(&self, at: &[u8]) -> Result<Option<Key>, StoreError> {
-        let range = (Bound::Included(at), Bound::Unbounded);
+    /// The first key from this table's place in a partition on.
+    fn first_from(&self, partition: u64, table: TableId) -> Result<Option<Key>, StoreError> {
+        let at = Key::new(partition, table, &[]);
+        let range = (Bound::Included(at.as_bytes()), Bound::Unbounded);
         let tree = self.core.db.range(self.txn, &range).map_err(|error| self.core.error(error))?;
-        let layers = self.layers.iter().map(|layer| layer.range(range.0, range.1));
+        let layers = self.layers.iter().map(|layer| layer.rows_from(partition, table));
         let Some(entry) = Merged::new(tree, layers, false).next() else { return Ok(None) };
         let (key, _) = entry.map_err(|error| self.core.error(error))?;
         Key::from_bytes(key).map(Some).ok_or_else(|| self.core.corrupt(key))

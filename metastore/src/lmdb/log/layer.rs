@@ -1,28 +1,24 @@
-//! Rows that are newer than the tree, in key order.
+//! Rows that are newer than the tree: found by key, and in key order.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Range;
 use std::hash::BuildHasher;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 
 use crate::change::Row;
-use crate::key::Key;
+use crate::key::{Key, Scan};
+use crate::schema::TableId;
 
 /// What an entry takes besides its key and its value, about.
-const ENTRY_BYTES: usize = 176;
+const ENTRY_BYTES: usize = 240;
+/// Entries stand in pieces of so many, so that nothing large is moved when there are more.
+const PIECE: usize = 1 << 10;
 
-impl Borrow<[u8]> for Key {
-    fn borrow(&self) -> &[u8] {
-        self.as_bytes()
-    }
-}
-
-/// The hash of a key, computed once for all layers. Keys with equal hashes cost a look more, nothing else.
+/// The hash of a key, computed once for all layers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(u64);
 
@@ -33,55 +29,138 @@ impl KeyHash {
     }
 }
 
+/// The rows of a table in a partition: what one scan goes through. In the order of primary keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u64, TableId);
+
 /// The last state of each row that was written, by key; `None` = deleted.
+///
+/// Most are written once, looked for by many who do not find them, and read in order once, by the merge. So they stand as
+/// they came, a hash table finds them, and what is kept in order is only their numbers, by place.
 #[derive(Default)]
 pub struct Layer {
-    rows: BTreeMap<Key, Option<Row>>,
-    /// Of all keys in it: most rows that are looked for are in no layer, and here that is known soonest.
-    hashes: HashTable<u64>,
+    entries: Vec<Vec<Entry>>,
+    numbers: HashTable<(KeyHash, u32)>,
+    places: BTreeMap<Place, SmallVec<[u32; 4]>>,
     bytes: usize,
+}
+
+struct Entry {
+    hash: KeyHash,
+    key: Key,
+    row: Option<Row>,
 }
 
 impl Layer {
     /// Notes the new state of a row.
     pub fn put(&mut self, key: Key, row: Option<Row>) {
-        self.bytes += cost(&key, row.as_ref());
-        let KeyHash(hash) = KeyHash::of(&key);
-        self.hashes.entry(hash, |known| *known == hash, |known| *known).or_insert(hash);
-        let key_bytes = key.as_bytes().len();
-        if let Some(before) = self.rows.insert(key, row) {
-            self.bytes -= ENTRY_BYTES + key_bytes + before.map_or(0, |row| row.value.len());
+        let hash = KeyHash::of(&key);
+        self.put_hashed(Entry { hash, key, row });
+    }
+
+    fn put_hashed(&mut self, entry: Entry) {
+        self.bytes += entry.row.as_ref().map_or(0, |row| row.value.len());
+        if let Some(number) = self.number_of(&entry.key, entry.hash) {
+            let there = &mut self.entries[number as usize / PIECE][number as usize % PIECE];
+            self.bytes -= there.row.as_ref().map_or(0, |row| row.value.len());
+            there.row = entry.row;
+            return;
+        }
+        self.bytes += ENTRY_BYTES + entry.key.as_bytes().len();
+        let number = self.len() as u32;
+        self.numbers.insert_unique(entry.hash.0, (entry.hash, number), |(hash, _)| hash.0);
+        let entries = &self.entries;
+        let in_place = self.places.entry(Place(entry.key.partition(), entry.key.table())).or_default();
+        let at = in_place.partition_point(|other| at(entries, *other).key < entry.key);
+        in_place.insert(at, number);
+        match self.entries.last_mut() {
+            Some(piece) if piece.len() < PIECE => piece.push(entry),
+            // The first one may be all there ever is.
+            None => self.entries.push(vec![entry]),
+            Some(_) => {
+                let mut piece = Vec::with_capacity(PIECE);
+                piece.push(entry);
+                self.entries.push(piece);
+            }
         }
     }
 
     /// Lays all rows of a younger layer over these.
     pub fn absorb(&mut self, younger: Layer) {
-        younger.rows.into_iter().for_each(|(key, row)| self.put(key, row));
+        younger.entries.into_iter().flatten().for_each(|entry| self.put_hashed(entry));
     }
 
     /// The state of a row, if it was written; `Some(None)` = deleted.
     pub fn get(&self, key: &Key, hash: KeyHash) -> Option<Option<&Row>> {
-        if self.may_have(hash) { self.rows.get(key).map(Option::as_ref) } else { None }
+        self.number_of(key, hash).map(|number| at(&self.entries, number).row.as_ref())
+    }
+
+    fn number_of(&self, key: &Key, hash: KeyHash) -> Option<u32> {
+        let is_it =
+            |(other, number): &(KeyHash, u32)| *other == hash && at(&self.entries, *number).key == *key;
+        self.numbers.find(hash.0, is_it).map(|(_, number)| *number)
     }
 
     /// Whether a row may have been written; false is certain.
-    pub fn may_have(&self, KeyHash(hash): KeyHash) -> bool {
-        self.hashes.find(hash, |known| *known == hash).is_some()
+    pub fn may_have(&self, hash: KeyHash) -> bool {
+        self.numbers.find(hash.0, |(other, _)| *other == hash).is_some()
     }
 
-    /// The rows of a range.
-    pub fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Range<'_, Key, Option<Row>> {
-        self.rows.range::<[u8], _>((from, to))
+    /// The rows of a scan's table and partition, after where the scan begins; before it, if it descends.
+    pub fn scan(
+        &self,
+        scan: &Scan,
+    ) -> impl DoubleEndedIterator<Item = (&Key, Option<&Row>)> + ExactSizeIterator {
+        let numbers = self.places.get(&Place(scan.partition, scan.table)).map_or(&[][..], SmallVec::as_slice);
+        let numbers = match &scan.after {
+            None => numbers,
+            Some(after) => {
+                let count = |is_before: &dyn Fn(&[u8]) -> bool| {
+                    numbers.partition_point(|number| is_before(at(&self.entries, *number).key.rest()))
+                };
+                match scan.reverse {
+                    false => &numbers[count(&|rest| rest <= &after[..])..],
+                    true => &numbers[..count(&|rest| rest < &after[..])],
+                }
+            }
+        };
+        self.of(numbers)
     }
 
-    /// All rows.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Key, Option<&Row>)> {
-        self.rows.iter().map(|(key, row)| (key, row.as_ref()))
+    /// All rows from a place on, in order.
+    pub fn rows_from(&self, partition: u64, table: TableId) -> impl Iterator<Item = (&Key, Option<&Row>)> {
+        let places = self.places.range((Bound::Included(Place(partition, table)), Bound::Unbounded));
+        places.flat_map(|(_, numbers)| self.of(numbers))
+    }
+
+    fn of<'l>(
+        &'l self,
+        numbers: &'l [u32],
+    ) -> impl DoubleEndedIterator<Item = (&'l Key, Option<&'l Row>)> + ExactSizeIterator {
+        numbers.iter().map(|number| {
+            let Entry { key, row, .. } = at(&self.entries, *number);
+            (key, row.as_ref())
+        })
+    }
+
+    /// All rows, in order.
+    pub fn in_order(&self) -> impl Iterator<Item = (&Key, Option<&Row>)> {
+        self.places.values().flat_map(|numbers| self.of(numbers))
+    }
+
+    /// All rows, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, Option<&Row>)> {
+        self.entries.iter().flatten().map(|entry| (&entry.key, entry.row.as_ref()))
+    }
+
+    /// How many rows were written.
+    pub fn len(&self) -> usize {
+        self.numbers.len()
     }
 
     /// Whether nothing was written.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.numbers.is_empty()
     }
 
     /// About the memory that it takes.
@@ -90,8 +169,8 @@ impl Layer {
     }
 }
 
-fn cost(key: &Key, row: Option<&Row>) -> usize {
-    ENTRY_BYTES + key.as_bytes().len() + row.map_or(0, |row| row.value.len())
+fn at(entries: &[Vec<Entry>], number: u32) -> &Entry {
+    &entries[number as usize / PIECE][number as usize % PIECE]
 }
 
 /// What lies over the tree.
@@ -137,6 +216,6 @@ mod tests {
         assert_eq!(get(&b).flatten().map(|row| row.version), Some(3));
         assert_eq!(get(&setting("c").key), None);
         assert_eq!(layer.bytes(), before - "first".len() + 1);
-        assert_eq!(layer.iter().len(), 2);
+        assert_eq!(layer.len(), 2);
     }
 }
