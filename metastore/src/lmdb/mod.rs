@@ -88,8 +88,8 @@ impl Default for LmdbConfig {
     fn default() -> Self {
         LmdbConfig {
             form: Form::Plain,
-            merge_every: Duration::from_secs(1),
-            log_bytes: 64 << 20,
+            merge_every: Duration::from_secs(4),
+            log_bytes: 128 << 20,
             map_bytes: 1 << 40,
             stale_reader_check: Duration::from_secs(5),
             lock_hold: Duration::from_secs(3),
