@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::rpc::{Call, Context, Event, ServerConn};
 
+use super::bell::Bell;
 use super::call::{Answer, Caller, Incoming, Outcome};
 use super::outbox::Outbox;
 use super::server::Hub;
@@ -91,7 +92,13 @@ struct Connection {
 }
 
 /// Serves a connection to its end.
-pub(super) async fn serve(mut stream: TcpStream, peer: SocketAddr, number: u64, hub: Arc<Hub>) {
+pub(super) async fn serve(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    number: u64,
+    hub: Arc<Hub>,
+    bell: Arc<Bell>,
+) {
     let now = Instant::now();
     let mut connection = Connection {
         protocol: ServerConn::new(PROTOCOLS, hub.limits.max_frame_bytes, number),
@@ -101,7 +108,7 @@ pub(super) async fn serve(mut stream: TcpStream, peer: SocketAddr, number: u64, 
         caller: None,
         input: BytesMut::new(),
         output: BytesMut::new(),
-        answers: Arc::default(),
+        answers: Arc::new(Outbox::new(bell)),
         pending: 0,
         pending_bytes: 0,
         unsent: 0,

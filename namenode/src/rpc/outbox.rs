@@ -2,26 +2,33 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use futures::task::AtomicWaker;
 use trellis_metastore::work::Wake;
 
+use super::bell::Bell;
 use super::call::Answer;
 
 /// One connection's answers.
-#[derive(Default)]
 pub(super) struct Outbox {
     answers: Mutex<VecDeque<Answer>>,
     connection: AtomicWaker,
+    /// Of the event loop that the connection is on.
+    bell: Arc<Bell>,
 }
 
 impl Outbox {
+    /// An empty one.
+    pub fn new(bell: Arc<Bell>) -> Outbox {
+        Outbox { answers: Mutex::default(), connection: AtomicWaker::new(), bell }
+    }
+
     /// Puts an answer in. The connection learns of it when what this returns is dropped.
     pub fn put(&self, answer: Answer) -> Wake {
         self.answers().push_back(answer);
-        Wake::of(self.connection.take())
+        self.connection.take().map_or_else(Wake::default, |connection| self.bell.leave(connection))
     }
 
     /// Takes the oldest answer.

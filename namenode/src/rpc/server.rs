@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::bell::Bell;
 use super::connection;
 use super::service::Service;
 use super::threads::Threads;
@@ -201,8 +202,9 @@ async fn accept(listener: TcpListener, hub: Arc<Hub>, threads: Threads, mut orde
                 Ok((stream, peer)) => {
                     number += 1;
                     if admit(&stream, peer, &hub, connections.len()) {
-                        let task = serve(stream, peer, number, hub.clone());
-                        connections.spawn_on(task, threads.next());
+                        let (event_loop, bell) = threads.next();
+                        let task = serve(stream, peer, number, hub.clone(), bell);
+                        connections.spawn_on(task, event_loop);
                     }
                 }
                 Err(error) => {
@@ -252,10 +254,10 @@ fn admit(stream: &TcpStream, peer: SocketAddr, hub: &Hub, connections: usize) ->
 }
 
 /// Serves a connection, on the thread that runs this.
-async fn serve(accepted: TcpStream, peer: SocketAddr, number: u64, hub: Arc<Hub>) {
+async fn serve(accepted: TcpStream, peer: SocketAddr, number: u64, hub: Arc<Hub>, bell: Arc<Bell>) {
     // The listener's event loop gives it up, this one takes it over.
     match accepted.into_std().and_then(TcpStream::from_std) {
-        Ok(stream) => connection::serve(stream, peer, number, hub).await,
+        Ok(stream) => connection::serve(stream, peer, number, hub, bell).await,
         Err(error) => tracing::warn!(%peer, %error, "a connection could not be taken over"),
     }
 }
