@@ -4,10 +4,12 @@
 //! Partition numbers below [`FIRST_FREE_ID`] are reserved, one range per use, and never overlap inode ids.
 
 mod parts;
+mod shown;
 
 use prost::encoding::{WireType, decode_key, decode_varint};
 
 pub use self::parts::{command_in, id_in, lane_in, ordinal_in, replica_in, retry_in};
+pub use self::shown::Shown;
 use crate::key::Key;
 
 /// The format of the rows below. A store with a higher number is refused.

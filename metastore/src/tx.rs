@@ -249,20 +249,29 @@ impl<'v> Tx<'v> {
         self.scan_each(scans)?.into_iter().map(whole).collect()
     }
 
-    /// The same for jobs: a row that does not decode is told in its place, and the others are read all the same.
-    pub fn scan_each<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<MaybeRow<T>>>, Stop> {
+    /// Shows the rows of several scans where they lie, noting all misses before it stops: number of the scan, third part of
+    /// the key, row. Rows that this run itself wrote in the range are refused: scan first.
+    pub fn visit_all(
+        &mut self,
+        scans: &[Scan],
+        visit: &mut dyn FnMut(usize, &[u8], RowRef<'_>),
+    ) -> Result<(), Stop> {
         scans.iter().try_for_each(|scan| within_limits(scan, Scan::MAX_ROWS))?;
         scans.iter().for_each(|scan| self.view.want_scan(scan));
-        let mut all = Vec::with_capacity(scans.len());
-        for scan in scans {
+        for (number, scan) in scans.iter().enumerate() {
             self.refuse_own_writes(scan)?;
-            let mut rows = Vec::new();
-            self.view.scan(scan, &mut |rest, row| {
-                let key = || Key::new(scan.partition, scan.table, rest);
-                rows.push((rest.to_vec(), decode::<T>(key, row)));
-            })?;
-            all.push(rows);
+            self.view.scan(scan, &mut |rest, row| visit(number, rest, row))?;
         }
+        Ok(())
+    }
+
+    /// As [`Tx::scan_all`], for jobs: a row that does not decode is told in its place, and the others are read all the same.
+    pub fn scan_each<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<MaybeRow<T>>>, Stop> {
+        let mut all: Vec<Vec<MaybeRow<T>>> = scans.iter().map(|_| Vec::new()).collect();
+        self.visit_all(scans, &mut |number, rest, row| {
+            let Scan { partition, table, .. } = scans[number];
+            all[number].push((rest.to_vec(), decode::<T>(|| Key::new(partition, table, rest), row)));
+        })?;
         Ok(all)
     }
 

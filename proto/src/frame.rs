@@ -84,8 +84,8 @@ impl<M: Message> Part for M {
     }
 
     fn put_message(&self, out: &mut BytesMut) {
-        // It fails only for lack of room, and BytesMut grows.
-        let _ = self.encode(out);
+        // `encode` would count it once more, to see whether there is room; BytesMut grows.
+        self.encode_raw(out);
     }
 }
 

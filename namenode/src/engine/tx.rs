@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{Inode, Table, TableKey, setting};
-use trellis_metastore::tx::{MaybeRow, Record, Stop, Tx as RowTx};
+use trellis_metastore::tx::{MaybeRow, Record, RowRef, Stop, Tx as RowTx};
 
 use super::ctx::{Ctx, Term};
 use super::permission::Rights;
@@ -63,7 +63,16 @@ impl<'a, 'v> Tx<'a, 'v> {
         self.rows.scan_all(scans)
     }
 
-    /// The same for jobs: a row that does not decode is told in its place, and the others are read all the same.
+    /// Shows the rows of several scans where they lie, in one trip: number of the scan, third part of the key, row.
+    pub fn visit_all(
+        &mut self,
+        scans: &[Scan],
+        visit: &mut dyn FnMut(usize, &[u8], RowRef<'_>),
+    ) -> Result<(), Stop> {
+        self.rows.visit_all(scans, visit)
+    }
+
+    /// As [`Tx::scan_all`], for jobs: a row that does not decode is told in its place, and the others are read all the same.
     pub fn scan_each<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<MaybeRow<T>>>, Stop> {
         self.rows.scan_each(scans)
     }

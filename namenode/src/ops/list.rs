@@ -10,10 +10,10 @@
 
 use bytes::Bytes;
 use trellis_metastore::change::Hold;
-use trellis_metastore::key::{MAX_KEY_BYTES, Scan, name_bytes, name_of_key};
-use trellis_metastore::schema::{DirStats, Inode, Inodes, Table, child_partitions};
-use trellis_metastore::tx::{Record, Stop};
+use trellis_metastore::key::{MAX_KEY_BYTES, Scan, name_bytes};
+use trellis_metastore::schema::{DirStats, Inodes, Table, child_partitions};
 
+use super::listed::{Entries, Entry};
 use super::status::FileStatus;
 use crate::engine::permission::{EXECUTE, READ};
 use crate::engine::tx::Tx;
@@ -50,8 +50,32 @@ pub struct Listing {
     pub remaining: u64,
 }
 
+/// The same where only what rows show is wanted.
+#[derive(Debug)]
+pub enum Shown {
+    /// Entries of a directory, and how many come after these.
+    Directory(Entries, u64),
+    /// Anything else.
+    Other(Listing),
+}
+
+impl Shown {
+    /// All of it.
+    pub fn into_listing(self) -> Result<Listing> {
+        match self {
+            Shown::Directory(entries, remaining) => Ok(Listing { entries: entries.statuses()?, remaining }),
+            Shown::Other(listing) => Ok(listing),
+        }
+    }
+}
+
 /// Lists a directory, a page at a time; a file is its own only entry, without a name. `None` when there is nothing.
 pub fn get_listing(tx: &mut Tx<'_, '_>, call: &GetListing) -> Result<Option<Listing>> {
+    show_listing(tx, call)?.map(Shown::into_listing).transpose()
+}
+
+/// The same, for those who want no more than is shown.
+pub fn show_listing(tx: &mut Tx<'_, '_>, call: &GetListing) -> Result<Option<Shown>> {
     let page = tx.ctx.config.listing_page.clamp(1, Scan::MAX_ROWS);
     want_listing(tx, &call.path, &call.start_after, page);
     list(tx, &call.path, &call.start_after, page, Page { entries: page, weighed: call.with_blocks })
@@ -68,17 +92,19 @@ struct Page {
 
 impl Page {
     /// How much an entry takes of a page.
-    fn weight(self, entry: &FileStatus) -> u64 {
-        let Inode { block_count, replication, .. } = &entry.inode;
-        let replicas = u64::from(*block_count) * u64::from(*replication);
+    fn weight(self, block_count: u32, replication: u32) -> u64 {
+        let replicas = u64::from(block_count) * u64::from(replication);
         if self.weighed { replicas.max(1) } else { 1 }
     }
 
     /// Cuts a page after the entry that makes it full; answers how many entries were left out.
-    fn cut(self, entries: &mut Vec<FileStatus>) -> u64 {
+    fn cut(self, entries: &mut Entries) -> u64 {
         let (mut weight, before) = (0, entries.len());
-        let full = entries.iter().position(|entry| {
-            weight += self.weight(entry);
+        if !self.weighed && before <= self.entries as usize {
+            return 0;
+        }
+        let full = entries.iter().position(|Entry { inode, .. }| {
+            weight += self.weight(inode.block_count, inode.replication);
             weight >= u64::from(self.entries)
         });
         entries.truncate(full.map_or(before, |full| full + 1));
@@ -137,7 +163,7 @@ pub fn get_batched_listing(tx: &mut Tx<'_, '_>, call: &GetBatchedListing) -> Res
     let (mut listings, mut listed) = (Vec::new(), 0);
     for (i, path) in call.paths.iter().enumerate().skip(first) {
         let listing = match list(tx, path, &std::mem::take(&mut after), share, weighed) {
-            Ok(Some(listing)) => Ok(listing),
+            Ok(Some(shown)) => Ok(shown.into_listing()?),
             Ok(None) => {
                 Err(RpcError::new(Kind::FileNotFound, format!("Path {} does not exist", path.text())))
             }
@@ -145,7 +171,9 @@ pub fn get_batched_listing(tx: &mut Tx<'_, '_>, call: &GetBatchedListing) -> Res
             Err(halt) => return Err(halt),
         };
         let entries = listing.as_ref().map_or(&[][..], |listing| &listing.entries);
-        listed += entries.iter().map(|entry| weighed.weight(entry)).sum::<u64>();
+        let weight =
+            |FileStatus { inode, .. }: &FileStatus| weighed.weight(inode.block_count, inode.replication);
+        listed += entries.iter().map(weight).sum::<u64>();
         let more = i + 1 < count || listing.as_ref().is_ok_and(|listing| listing.remaining > 0);
         let last = listing.as_ref().ok().and_then(|listing| listing.entries.last());
         let next =
@@ -168,13 +196,7 @@ fn want_listing(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32) 
 }
 
 /// Lists one path. Each partition is first asked for at most `first_cap` entries.
-fn list(
-    tx: &mut Tx<'_, '_>,
-    path: &Path,
-    after: &[u8],
-    first_cap: u32,
-    page: Page,
-) -> Result<Option<Listing>> {
+fn list(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32, page: Page) -> Result<Option<Shown>> {
     if !after.starts_with(b"/")
         && let Some(directory) = tx.pass_to(path, READ | EXECUTE)?.filter(Node::is_dir)
     {
@@ -190,7 +212,7 @@ fn list(
         tx.check_access(&walked, depth, READ | EXECUTE)?;
     }
     if path.is_exactly_reserved() {
-        return Ok(Some(reserved(tx)));
+        return Ok(Some(Shown::Other(reserved(tx))));
     }
     if walked.path.components().last().is_some_and(|name| name.as_ref() == SNAPSHOT) {
         return refuse_snapshots(&walked);
@@ -198,7 +220,7 @@ fn list(
     let Some(node) = walked.target() else { return Ok(None) };
     if !node.is_dir() {
         let entries = vec![FileStatus::of(tx, node.clone(), Bytes::new())?];
-        return Ok(Some(Listing { entries, remaining: 0 }));
+        return Ok(Some(Shown::Other(Listing { entries, remaining: 0 })));
     }
     list_directory(tx, node, &after, first_cap, page).map(Some)
 }
@@ -267,42 +289,30 @@ impl Scans {
     }
 }
 
-type Row = (Vec<u8>, Record<Inodes>);
-
 fn list_directory(
     tx: &mut Tx<'_, '_>,
     directory: &Node,
     after: &[u8],
     first_cap: u32,
     limits: Page,
-) -> Result<Listing> {
+) -> Result<Shown> {
     let page = limits.entries;
     let mut scans = Scans::of(directory.id(), after, first_cap);
     scans.all().for_each(|scan| tx.want_scan(&scan));
-    let mut rows: Vec<Vec<Row>> = tx.scan_all::<Inodes>(&scans.entries)?;
-    if !is_enough(&scans.entries, &rows, page) {
-        for (i, found) in rows.iter().enumerate() {
-            if found.len() >= scans.entries[i].limit as usize {
+    let (mut entries, mut counts) = Entries::scan(tx, &scans.entries)?;
+    if !is_enough(&scans.entries, &entries, &counts, page) {
+        for (i, found) in counts.iter().enumerate() {
+            if *found >= scans.entries[i].limit as usize {
                 scans.entries[i].limit = page;
                 scans.stats[i].limit = page;
             }
         }
         scans.all().for_each(|scan| tx.want_scan(&scan));
-        rows = tx.scan_all::<Inodes>(&scans.entries)?;
+        (entries, counts) = Entries::scan(tx, &scans.entries)?;
     }
-    let end = known_end(&scans.entries, &rows).map(<[u8]>::to_vec);
-    let mut page_rows: Vec<Row> =
-        rows.into_iter().flatten().filter(|(key, _)| end.as_ref().is_none_or(|end| key <= end)).collect();
-    page_rows.sort_by(|(a, _), (b, _)| a.cmp(b));
-    page_rows.truncate(page as usize);
-    let stats = match page_rows.iter().any(|(_, row)| row.value.is_dir()) {
-        true => Stats::of(tx.scan_all::<DirStats>(&scans.stats)?),
-        false => Stats::default(),
-    };
-    let mut entries = page_rows
-        .into_iter()
-        .map(|(key, row)| entry(key, row.value, &stats))
-        .collect::<Result<Vec<FileStatus>>>()?;
+    let end = known_end(&scans.entries, &entries, &counts).map(<[u8]>::to_vec);
+    entries.keep(end.as_deref(), page as usize);
+    entries.find_counters(tx, &scans.stats)?;
     let past_cursor = match scans.counts.is_empty() {
         // It was the last page: nothing is counted.
         _ if entries.len() < page as usize => 0,
@@ -311,46 +321,21 @@ fn list_directory(
     };
     let past_page = past_cursor.saturating_sub(entries.len() as u64);
     let remaining = limits.cut(&mut entries).saturating_add(past_page);
-    Ok(Listing { entries, remaining })
+    Ok(Shown::Directory(entries, remaining))
 }
 
 /// The last key up to which all entries are at hand; `None` = all of them are. Scans that came back full may have more.
-fn known_end<'r>(scans: &[Scan], rows: &'r [Vec<Row>]) -> Option<&'r [u8]> {
-    let full = scans.iter().zip(rows).filter(|(scan, rows)| rows.len() >= scan.limit as usize);
-    full.filter_map(|(_, rows)| rows.last().map(|(key, _)| key.as_slice())).min()
+fn known_end<'e>(scans: &[Scan], entries: &'e Entries, counts: &[usize]) -> Option<&'e [u8]> {
+    let ends = counts.iter().scan(0, |end, count| {
+        *end += count;
+        Some(*end)
+    });
+    let full = scans.iter().zip(counts).zip(ends).filter(|((scan, count), _)| **count >= scan.limit as usize);
+    full.filter_map(|(_, end)| entries.key(end.checked_sub(1)?)).min()
 }
 
-/// Whether a page can be made of these rows.
-fn is_enough(scans: &[Scan], rows: &[Vec<Row>], page: u32) -> bool {
-    let Some(end) = known_end(scans, rows) else { return true };
-    rows.iter().flatten().filter(|(key, _)| key.as_slice() <= end).count() >= page as usize
-}
-
-/// Counters of directories, by key.
-#[derive(Default)]
-struct Stats(Vec<(Vec<u8>, Record<DirStats>)>);
-
-impl Stats {
-    fn of(scanned: Vec<Vec<(Vec<u8>, Record<DirStats>)>>) -> Stats {
-        let mut all: Vec<_> = scanned.into_iter().flatten().collect();
-        all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Stats(all)
-    }
-
-    fn get(&self, key: &[u8]) -> Option<&Record<DirStats>> {
-        let place = self.0.binary_search_by(|(other, _)| other.as_slice().cmp(key)).ok()?;
-        self.0.get(place).map(|(_, stat)| stat)
-    }
-}
-
-/// One entry. A directory whose counters are another's or absent was read at another age: again, over fresh rows.
-fn entry(key: Vec<u8>, inode: Inode, stats: &Stats) -> Result<FileStatus> {
-    let (mtime_ms, children) = match inode.is_dir() {
-        false => (inode.mtime_ms, 0),
-        true => match stats.get(&key) {
-            Some(stat) if stat.value.id == inode.id => (stat.max, stat.add),
-            _ => return Err(Stop::Stale.into()),
-        },
-    };
-    Ok(FileStatus { name: name_of_key(key).into(), inode, mtime_ms, children })
+/// Whether a page can be made of these entries.
+fn is_enough(scans: &[Scan], entries: &Entries, counts: &[usize], page: u32) -> bool {
+    let Some(end) = known_end(scans, entries, counts) else { return true };
+    entries.keys().filter(|key| *key <= end).count() >= page as usize
 }

@@ -14,6 +14,7 @@ pub mod format;
 pub mod inspect;
 pub mod lease;
 pub mod list;
+pub mod listed;
 pub mod locations;
 pub mod mkdirs;
 pub mod open_files;

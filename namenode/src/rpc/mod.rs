@@ -8,10 +8,11 @@
 //! | `patient` | calls that are kept until replicas are reported |
 //! | `names`, `files`, `blocks`, … | requests to operations, by family; `convert`, `located`: their answers to messages |
 //! | `datanode` | how datanodes come and live; `reports`, `block_list`: what they report; `commands`: what they are told |
+//! | `listing` | pages of listings, encoded as they are read |
 //! | `fixed` | answers that need no store |
 //! | [`service`] | a call looked up in the tables, run, measured, audited |
 //! | [`server`] | the listener, limits, closing |
-//! | `threads` | the event loops that connections are spread over |
+//! | `threads` | the event loops that connections are spread over; `bell`: how others wake their tasks |
 //! | `connection` | one task per connection: bytes in, calls, bytes out |
 //! | `call` | one call on its way; its answer, now or later (`outbox`) |
 //! | [`compat`] | docs/COMPAT.md, made from the tables |
@@ -32,6 +33,7 @@ mod convert;
 pub mod datanode;
 mod files;
 mod fixed;
+mod listing;
 mod located;
 mod names;
 mod reports;
@@ -41,6 +43,7 @@ pub mod compat;
 pub mod identity;
 pub mod service;
 
+mod bell;
 pub mod call;
 mod connection;
 mod outbox;

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use prost::Message;
 use trellis_metastore::schema::parts_of_block;
 use trellis_proto::exception::RpcError;
 use trellis_proto::methods::Service as Protocol;
@@ -16,6 +17,11 @@ use crate::engine::Op;
 use crate::engine::permission;
 use crate::engine::tx::Tx;
 use crate::refusal::Result as OpResult;
+
+/// A message that is on the wire as `A` is, so that it answers a call whose answer that is.
+pub trait Answers<A>: Message {}
+
+impl<A: Message> Answers<A> for A {}
 
 /// What a method does with the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

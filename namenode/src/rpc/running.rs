@@ -12,7 +12,7 @@ use trellis_proto::presence::{Checked, decode_request};
 
 use super::call::{Caller, Incoming, Outcome};
 use super::patient;
-use super::plan::{Does, Entry, Planned};
+use super::plan::{Answers, Does, Entry, Planned};
 use super::service::Service;
 use crate::audit::{Said, Trail};
 use crate::engine::ctx::{CallId, Ctx};
@@ -75,12 +75,12 @@ impl Service {
     }
 
     /// Runs a method that only reads.
-    pub(super) fn read<Q: Checked, A: Message + 'static>(
+    pub(super) fn read<Q: Checked, A: Message, M: Answers<A> + 'static>(
         self: &Arc<Self>,
         call: &mut Incoming<'_>,
         entry: &'static Entry,
         _: Rpc<Q, A>,
-        plan: fn(Q) -> Result<Planned<A>, RpcError>,
+        plan: fn(Q) -> Result<Planned<M>, RpcError>,
     ) -> Outcome {
         let mut planned = match decode_request(call.body.clone()).and_then(plan) {
             Ok(planned) => planned,
@@ -89,7 +89,7 @@ impl Service {
         let mut auditing = self.auditing(&mut planned, entry);
         let ctx = self.ctx(call.caller, None, &auditing);
         let due = planned.access_time_due;
-        let later = || -> Later<A> {
+        let later = || -> Later<M> {
             let (ticket, auditing, due) = (call.ticket(), auditing.take(), due.clone());
             let service = self.clone();
             Box::new(move |result| {

@@ -9,12 +9,13 @@ use trellis_metastore::schema::{Inode, bucket_hash};
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs;
 
+use super::listing::Encoded;
 use super::plan::Planned;
 use super::{convert, fixed, located};
 use crate::audit::Said;
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
-use crate::ops::list::{self, BatchCursor, BatchedListing, GetBatchedListing, GetListing};
+use crate::ops::list::{self, BatchCursor, BatchedListing, GetBatchedListing, GetListing, Shown};
 use crate::ops::locations::{self, GetBlockLocations};
 use crate::ops::status::{self, CheckAccess, FileStatus};
 use crate::ops::summary;
@@ -78,7 +79,7 @@ pub(super) fn block_locations(
     Ok(plan.access_time_due(due))
 }
 
-pub(super) fn listing(request: hdfs::GetListingRequestProto) -> Plan<hdfs::GetListingResponseProto> {
+pub(super) fn listing(request: hdfs::GetListingRequestProto) -> Plan<Encoded> {
     let need_location = request.need_location;
     let call = GetListing {
         path: Path::parse(&request.src)?,
@@ -86,13 +87,17 @@ pub(super) fn listing(request: hdfs::GetListingRequestProto) -> Plan<hdfs::GetLi
         with_blocks: need_location,
     };
     Ok(Planned::new(request.src, move |tx| {
-        let Some(page) = list::get_listing(tx, &call)? else {
-            return Ok(hdfs::GetListingResponseProto { dir_list: None });
+        let remaining = |entries| u32::try_from(entries).unwrap_or(i32::MAX as u32);
+        let listing = match list::show_listing(tx, &call)? {
+            None => return Ok(Encoded::default()),
+            Some(Shown::Directory(entries, after)) if !need_location => {
+                return Ok(Encoded::page(&entries, remaining(after)));
+            }
+            Some(shown) => shown.into_listing()?,
         };
-        let remaining_entries = u32::try_from(page.remaining).unwrap_or(i32::MAX as u32);
-        let partial_listing = entries(tx, page.entries, need_location)?;
-        let dir_list = hdfs::DirectoryListingProto { partial_listing, remaining_entries };
-        Ok(hdfs::GetListingResponseProto { dir_list: Some(dir_list) })
+        let remaining_entries = remaining(listing.remaining);
+        let partial_listing = entries(tx, listing.entries, need_location)?;
+        Ok(hdfs::DirectoryListingProto { partial_listing, remaining_entries }.into())
     }))
 }
 
