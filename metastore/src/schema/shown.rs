@@ -4,9 +4,14 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 
 use super::{Inode, Kind, delimited};
 
-/// What a listing shows of an inode. A directory's modification time and children are not in its row.
+/// Numbers of fields that are texts, and of all that are shown.
+const OWNER: u32 = 4;
+const GROUP: u32 = 5;
+const LAST: u32 = 12;
+
+/// What a listing shows of an inode, with texts as `T`. A directory's modification time and children are not in its row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shown<'a> {
+pub struct Shown<T> {
     /// See [`Inode::id`].
     pub id: u64,
     /// See [`Inode::kind`].
@@ -14,9 +19,9 @@ pub struct Shown<'a> {
     /// See [`Inode::mode`].
     pub mode: u32,
     /// See [`Inode::owner`].
-    pub owner: &'a str,
+    pub owner: T,
     /// See [`Inode::group`].
-    pub group: &'a str,
+    pub group: T,
     /// See [`Inode::mtime_ms`].
     pub mtime_ms: i64,
     /// See [`Inode::atime_ms`].
@@ -33,18 +38,18 @@ pub struct Shown<'a> {
     pub policy: u32,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> Shown<&'a str> {
     /// Reads an [`Inode`] value; `None` when it is broken.
-    pub fn read(mut value: &'a [u8]) -> Option<Shown<'a>> {
-        let mut shown = Shown::default();
+    pub fn read(mut value: &'a [u8]) -> Option<Shown<&'a str>> {
+        let mut shown = Shown::<&str>::default();
         while !value.is_empty() {
-            match decode_key(&mut value).ok()? {
-                (tag @ (4 | 5), WireType::LengthDelimited) => {
+            match key(&mut value)? {
+                (tag @ (OWNER | GROUP), WireType::LengthDelimited) => {
                     let name = std::str::from_utf8(delimited(&mut value)?).ok()?;
-                    *(if tag == 4 { &mut shown.owner } else { &mut shown.group }) = name;
+                    *(if tag == OWNER { &mut shown.owner } else { &mut shown.group }) = name;
                 }
-                (tag @ (1..=3 | 6..=12), WireType::Varint) => {
-                    let number = decode_varint(&mut value).ok()?;
+                (tag @ (1..OWNER | 6..=LAST), WireType::Varint) => {
+                    let number = varint(&mut value)?;
                     match tag {
                         1 => shown.id = number,
                         2 => shown.kind = number as i32,
@@ -58,11 +63,31 @@ impl<'a> Shown<'a> {
                         _ => shown.policy = number as u32,
                     }
                 }
-                (1..=12, _) => return None,
+                (1..=LAST, _) => return None,
                 (tag, wire_type) => skip_field(wire_type, tag, &mut value, DecodeContext::default()).ok()?,
             }
         }
         Some(shown)
+    }
+}
+
+impl<T> Shown<T> {
+    /// The same with texts that are made of these.
+    pub fn map<U>(self, text: impl Fn(T) -> U) -> Shown<U> {
+        Shown {
+            id: self.id,
+            kind: self.kind,
+            mode: self.mode,
+            owner: text(self.owner),
+            group: text(self.group),
+            mtime_ms: self.mtime_ms,
+            atime_ms: self.atime_ms,
+            length: self.length,
+            block_count: self.block_count,
+            replication: self.replication,
+            block_size: self.block_size,
+            policy: self.policy,
+        }
     }
 
     /// Whether this is a directory.
@@ -71,7 +96,33 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl<'a> From<&'a Inode> for Shown<'a> {
+/// A field's number and form; one byte for all fields that there are.
+fn key(rest: &mut &[u8]) -> Option<(u32, WireType)> {
+    match **rest {
+        [byte @ ..0x80, ref after @ ..] if byte >= 8 => {
+            *rest = after;
+            Some((u32::from(byte >> 3), WireType::try_from(u64::from(byte & 7)).ok()?))
+        }
+        _ => decode_key(rest).ok(),
+    }
+}
+
+/// Most numbers are short.
+fn varint(rest: &mut &[u8]) -> Option<u64> {
+    match **rest {
+        [byte @ ..0x80, ref after @ ..] => {
+            *rest = after;
+            Some(byte.into())
+        }
+        [low, high @ ..0x80, ref after @ ..] => {
+            *rest = after;
+            Some(u64::from(low & 0x7f) | u64::from(high) << 7)
+        }
+        _ => decode_varint(rest).ok(),
+    }
+}
+
+impl<'a> From<&'a Inode> for Shown<&'a str> {
     fn from(inode: &'a Inode) -> Self {
         Shown {
             id: inode.id,

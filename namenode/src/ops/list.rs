@@ -15,7 +15,7 @@ use trellis_metastore::schema::{DirStats, Inodes, Table, child_partitions};
 
 use super::listed::{Entries, Entry};
 use super::status::FileStatus;
-use crate::engine::permission::{EXECUTE, READ};
+use crate::engine::permission::{EXECUTE, READ, may};
 use crate::engine::tx::Tx;
 use crate::engine::walk::{DirOp, Node, Target, Walked};
 use crate::path::{INODES, Path, RAW, SNAPSHOT};
@@ -198,9 +198,14 @@ fn want_listing(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32) 
 /// Lists one path. Each partition is first asked for at most `first_cap` entries.
 fn list(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32, page: Page) -> Result<Option<Shown>> {
     if !after.starts_with(b"/")
-        && let Some(directory) = tx.pass_to(path, READ | EXECUTE)?.filter(Node::is_dir)
+        && let Some(node) = tx.pass_to(path, 0)?
     {
-        return list_directory(tx, &directory, after, first_cap, page).map(Some);
+        if !node.is_dir() {
+            return alone(tx, node).map(Some);
+        }
+        if may(&tx.ctx.user, &node.inode, READ | EXECUTE) {
+            return list_directory(tx, &node, after, first_cap, page).map(Some);
+        }
     }
     let walked = tx.walk_one(Target::new(path, DirOp::Read).with_stat())?;
     let after = match after {
@@ -219,10 +224,15 @@ fn list(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32, page: Pa
     }
     let Some(node) = walked.target() else { return Ok(None) };
     if !node.is_dir() {
-        let entries = vec![FileStatus::of(tx, node.clone(), Bytes::new())?];
-        return Ok(Some(Shown::Other(Listing { entries, remaining: 0 })));
+        return alone(tx, node.clone()).map(Some);
     }
     list_directory(tx, node, &after, first_cap, page).map(Some)
+}
+
+/// A file, which is its own only entry.
+fn alone(tx: &mut Tx<'_, '_>, file: Node) -> Result<Shown> {
+    let entries = vec![FileStatus::of(tx, file, Bytes::new())?];
+    Ok(Shown::Other(Listing { entries, remaining: 0 }))
 }
 
 /// The name that a start given as a path stands for.

@@ -25,11 +25,15 @@ pub struct Entries {
 struct Place {
     key: Range<usize>,
     row: Range<usize>,
+    inode: Shown<Part>,
     mtime_ms: i64,
     children: i64,
-    /// The directory whose counters are still looked for.
-    awaits: Option<u64>,
+    /// A directory whose counters are still looked for.
+    awaits: bool,
 }
+
+/// A part of a row: where it begins, and its length.
+type Part = (u32, u32);
 
 /// An entry.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +41,7 @@ pub struct Entry<'e> {
     /// As it stands in its key: [`trellis_metastore::key::name_bytes`].
     pub key: &'e [u8],
     /// What its row shows.
-    pub inode: Shown<'e>,
+    pub inode: Shown<&'e [u8]>,
     /// Modification time, ms since the epoch; a directory's comes from its counters.
     pub mtime_ms: i64,
     /// Children of a directory; 0 for a file.
@@ -55,19 +59,24 @@ impl Entries {
                 return;
             };
             counts[number] += 1;
-            entries.push(key, row.value, (!shown.is_dir()).then_some(shown.mtime_ms).ok_or(shown.id));
+            entries.push(key, row.value, shown);
         })?;
         broken.map_or(Ok((entries, counts)), |broken| Err(broken.into()))
     }
 
-    /// Files know when they were modified; directories are found by their id.
-    fn push(&mut self, key: &[u8], row: &[u8], modified: std::result::Result<i64, u64>) {
-        let begin = self.bytes.len();
+    fn push(&mut self, key: &[u8], row: &[u8], inode: Shown<&str>) {
+        let (begin, shown_at) = (self.bytes.len(), row.as_ptr() as usize);
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(row);
         let (key, row) = (begin..begin + key.len(), begin + key.len()..self.bytes.len());
-        let (mtime_ms, awaits) = (modified.unwrap_or_default(), modified.err());
-        self.places.push(Place { key, row, mtime_ms, children: 0, awaits });
+        let (mtime_ms, awaits) = (inode.mtime_ms, inode.is_dir());
+        // Its texts lie in the row as it was shown; empty ones may lie anywhere.
+        let part = |text: &str| match text.is_empty() {
+            true => (0, 0),
+            false => ((text.as_ptr() as usize - shown_at) as u32, text.len() as u32),
+        };
+        let inode = inode.map(part);
+        self.places.push(Place { key, row, inode, mtime_ms, children: 0, awaits });
     }
 
     /// How many there are.
@@ -111,7 +120,7 @@ impl Entries {
     /// Finds the counters of the directories among them, which must be in order, by scans of the same names. A directory
     /// whose counters are another's or absent was read at another age: again, over fresh rows.
     pub fn find_counters(&mut self, tx: &mut Tx<'_, '_>, scans: &[Scan]) -> Result<()> {
-        if self.places.iter().all(|place| place.awaits.is_none()) {
+        if self.places.iter().all(|place| !place.awaits) {
             return Ok(());
         }
         let Entries { bytes, places } = self;
@@ -119,9 +128,9 @@ impl Entries {
         tx.visit_all(scans, &mut |number, key, row| {
             let Ok(at) = places.binary_search_by(|place| bytes[place.key.clone()].cmp(key)) else { return };
             match DirStat::decode(row.value) {
-                Ok(stat) if places[at].awaits == Some(stat.id) => {
+                Ok(stat) if places[at].awaits && places[at].inode.id == stat.id => {
                     let place = &mut places[at];
-                    (place.mtime_ms, place.children, place.awaits) = (row.max, row.add, None);
+                    (place.mtime_ms, place.children, place.awaits) = (row.max, row.add, false);
                 }
                 Ok(_) => {}
                 Err(_) => drop(broken.get_or_insert_with(|| does_not_decode(&scans[number], key))),
@@ -129,19 +138,22 @@ impl Entries {
         })?;
         match broken {
             Some(broken) => Err(broken.into()),
-            None if places.iter().any(|place| place.awaits.is_some()) => Err(Stop::Stale.into()),
+            None if places.iter().any(|place| place.awaits) => Err(Stop::Stale.into()),
             None => Ok(()),
         }
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
-        self.places.iter().map(|Place { key, row, mtime_ms, children, .. }| Entry {
-            key: &self.bytes[key.clone()],
-            // It was read before.
-            inode: Shown::read(&self.bytes[row.clone()]).unwrap_or_default(),
-            mtime_ms: *mtime_ms,
-            children: *children,
+        self.places.iter().map(|Place { key, row, inode, mtime_ms, children, .. }| {
+            let row = &self.bytes[row.clone()];
+            let text = |(begin, length): Part| &row[begin as usize..][..length as usize];
+            Entry {
+                key: &self.bytes[key.clone()],
+                inode: inode.map(text),
+                mtime_ms: *mtime_ms,
+                children: *children,
+            }
         })
     }
 

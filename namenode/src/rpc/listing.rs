@@ -57,8 +57,8 @@ fn put_entry(entry: &Entry<'_>, out: &mut Vec<u8>) {
     uint32::encode(1, &inode.mode, &mut rest);
     let room = rest.remaining_mut();
     delimited(4, &permission[..permission.len() - room], out);
-    delimited(5, inode.owner.as_bytes(), out);
-    delimited(6, inode.group.as_bytes(), out);
+    delimited(5, inode.owner, out);
+    delimited(6, inode.group, out);
     uint64::encode(7, &(*mtime_ms as u64), out);
     uint64::encode(8, &(inode.atime_ms as u64), out);
     uint32::encode(10, &inode.replication, out);
@@ -112,7 +112,7 @@ mod tests {
                     children,
                 };
                 let key = name_bytes(name.as_bytes());
-                let entry = Entry { key: &key, inode: Shown::from(inode), mtime_ms: -1, children };
+                let entry = Entry { key: &key, inode: Shown::from(inode).map(str::as_bytes), mtime_ms: -1, children };
                 let mut encoded = Vec::new();
                 put_entry(&entry, &mut encoded);
                 assert_eq!(encoded, status(whole).encode_to_vec(), "{name:?} {inode:?}");
