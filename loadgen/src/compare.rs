@@ -109,6 +109,9 @@ pub fn compare(a: &Report, b: &Report) -> String {
         report.total.server_cpu_us_per_op.map_or("unknown".to_owned(), |us| format!("{us:.1} µs"))
     };
     let _ = writeln!(text, "CPU of the servers for each operation: A {}, B {}", cpu(a), cpu(b));
+    for warning in warnings([a, b]) {
+        let _ = writeln!(text, "{warning}");
+    }
     for difference in differences(a, b) {
         let _ = writeln!(text, "differs: {difference}");
     }
@@ -127,6 +130,12 @@ fn row(name: &str, a: &[Second], b: &[Second], p99: Option<(f64, f64)>) -> Vec<S
     let p99 = p99.map_or(["-".to_owned(), "-".to_owned()], |(a, b)| [figure(a), figure(b)]);
     cells.extend(p99);
     cells
+}
+
+/// Whose rate is not that of servers.
+pub(crate) fn warnings(reports: [&Report; 2]) -> Vec<String> {
+    let sides = reports.into_iter().zip(["A", "B"]);
+    sides.filter_map(|(report, side)| Some(format!("{side} is {}", report.counted().warning()?))).collect()
 }
 
 /// What was not the same in the two runs, so that nobody compares what cannot be compared.

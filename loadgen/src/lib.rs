@@ -11,7 +11,8 @@
 //! - [`disturb`]: what is done to the servers meanwhile; [`episodes`]: what happened from one such thing to the next
 //! - [`config`]: what a run is asked to do; [`mod@run`]: from there to its report; [`stop`]: before its time
 //! - [`trace`]: audit logs: replayed, made from a mix, made anonymous
-//! - [`report`]: THE schema; [`summary`]: its figures; [`show`]: as tables; [`compare`]: two of them; [`page`]: drawn
+//! - [`report`]: THE schema; [`summary`]: its figures; [`cached`]: whether they are the servers'
+//! - [`show`]: reports as tables; [`compare`]: two of them; [`page`]: drawn
 //! - [`selftest`]: what this program itself can offer
 //! - [`scale`]: the same mix on more and more namenodes; [`model`]: how many operations a cluster could do
 //! - [`saved`]: files that are written whole, and read back; [`spread`]: figures of several runs
@@ -53,6 +54,7 @@ pub mod stop;
 
 pub mod trace;
 
+pub mod cached;
 pub mod report;
 mod summary;
 

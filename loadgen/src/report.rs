@@ -51,6 +51,10 @@ pub struct Report {
     pub operations: BTreeMap<String, Operation>,
     /// Calls by method, as issued and as the servers counted them.
     pub calls: BTreeMap<String, Calls>,
+    /// The sums of both differ by more than 1 %: something else answered in the servers' place, or asked them as well, and no
+    /// rate here is theirs. A note says by how much. Only when the servers' are known.
+    #[serde(default)]
+    pub cached: bool,
     /// What the store counted, `trellis_store_NAME_total` by NAME; empty without `--metrics`.
     pub store: BTreeMap<String, f64>,
     /// Errors by kind.
@@ -392,6 +396,7 @@ pub(crate) mod tests {
             replay: None,
             operations: [("open".to_owned(), operation)].into(),
             calls: [("getBlockLocations".to_owned(), calls)].into(),
+            cached: false,
             store: [("commits".to_owned(), 0.0)].into(),
             errors: vec![ErrorKind { kind: "k".into(), count: 1, example: "e".into() }],
             ended_early: false,

@@ -142,6 +142,7 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
         replay: None,
         operations: summary::operations(&measured),
         calls: summary::calls(&measured),
+        cached: summary::counted(&measured).is_cached(),
         store: summary::store(&measured),
         errors: summary::errors(&outcome),
         ended_early: summary::ended_early(&outcome),

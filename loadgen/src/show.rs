@@ -10,6 +10,10 @@ use crate::report::{ErrorKind, Operation, Replay, Report, Total};
 /// A report, to be read.
 pub fn show(report: &Report) -> String {
     let mut text = head(report);
+    let warning = report.counted().warning();
+    if let Some(warning) = &warning {
+        let _ = writeln!(text, "{warning}");
+    }
     let rows = report.operations.iter().map(|(name, operation)| row(name, operation)).collect();
     text.push('\n');
     text.push_str(&table(&HEADS, rows));
@@ -22,7 +26,7 @@ pub fn show(report: &Report) -> String {
     for error in &report.errors {
         let _ = writeln!(text, "error, {} times {}: {}", error.count, error.kind, error.example);
     }
-    for note in &report.notes {
+    for note in report.notes.iter().filter(|note| Some(*note) != warning.as_ref()) {
         let _ = writeln!(text, "note: {note}");
     }
     text
@@ -132,8 +136,9 @@ pub(crate) fn row(name: &str, operation: &Operation) -> Vec<String> {
 
 fn totals(report: &Report) -> String {
     let total = &report.total;
+    let whose = if report.counted().is_cached() { " that clients saw (cached)" } else { "" };
     let mut text = format!(
-        "total: {} ops/s, {} successes, {} refused, {} errors in {:.3} s\n",
+        "total: {} ops/s{whose}, {} successes, {} refused, {} errors in {:.3} s\n",
         figure(total.ops_per_s),
         total.count,
         total.refused,
@@ -174,18 +179,12 @@ fn totals(report: &Report) -> String {
             total.retries.unwrap_or_default()
         );
     }
-    let (mut issued, mut counted) = (0, None);
-    for calls in report.calls.values() {
-        issued += calls.ok + calls.exceptions;
-        if let Some(servers) = calls.servers_ok.zip(calls.servers_exceptions) {
-            counted = Some(counted.unwrap_or(0) + servers.0 + servers.1);
-        }
-    }
-    let counted = counted.map_or("do not tell".to_owned(), |count: u64| format!("counted {count}"));
+    let counted = report.counted();
+    let servers = counted.servers.map_or("do not tell".to_owned(), |count| format!("counted {count}"));
     let _ = writeln!(
         text,
-        "calls: clients saw {issued} answers, servers {counted}; sent once more: {}, other namenode: {}",
-        total.resends, total.failovers
+        "calls: clients saw {} answers, servers {servers}; sent once more: {}, other namenode: {}",
+        counted.clients, total.resends, total.failovers
     );
     text
 }

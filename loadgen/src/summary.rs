@@ -7,6 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use trellis_client::Answers;
 
+use crate::cached::Counted;
 use crate::config::Config;
 use crate::contents::{Blocks, Contents};
 use crate::disturb::conduct::{Begun, Conducted};
@@ -174,7 +175,7 @@ pub fn calls<K: Key>(measured: &Measured<'_, K>) -> BTreeMap<String, Calls> {
     let mut all = match measured.contents.blocks {
         // Writers of real data make calls of their own.
         Blocks::Real => {
-            measured.watched.answers.iter().map(|(method, answers)| counted((*method, *answers))).collect()
+            measured.watched.answers.iter().map(|(method, answers)| seen((*method, *answers))).collect()
         }
         Blocks::None | Blocks::Simulated => of_operations(measured),
     };
@@ -193,7 +194,12 @@ pub fn calls<K: Key>(measured: &Measured<'_, K>) -> BTreeMap<String, Calls> {
     all
 }
 
-fn counted((method, Answers { ok, exceptions }): (&str, Answers)) -> (String, Calls) {
+/// The sums of both.
+pub fn counted<K: Key>(measured: &Measured<'_, K>) -> Counted {
+    Counted::of(&calls(measured))
+}
+
+fn seen((method, Answers { ok, exceptions }): (&str, Answers)) -> (String, Calls) {
     (method.to_owned(), Calls { ok, exceptions, ..Calls::default() })
 }
 
@@ -290,6 +296,7 @@ pub fn notes<K: Key>(measured: &Measured<'_, K>) -> Vec<String> {
     if !differing.is_empty() {
         notes.push(format!("clients and servers count these calls differently: {}", differing.join(", ")));
     }
+    notes.extend(counted(measured).warning());
     if measured.outcome.exhausted {
         notes.push("the run ended before its time: there was no file left to work on".to_owned());
     }

@@ -62,6 +62,9 @@ impl Demands {
                 "the report is of an open loop: calibrate from a closed one (without --rate)",
             ));
         }
+        if let Some(warning) = report.counted().warning() {
+            return Err(Error::refused(format!("demands are those of servers: {warning}")));
+        }
         if answered == 0 {
             return Err(Error::refused("the report has no operations that were answered"));
         }

@@ -33,6 +33,7 @@ pub fn page(reports: [&Report; 2], names: [&str; 2]) -> String {
                 }
             });
         }
+        compare::warnings(reports).iter().for_each(|warning| html.line("p", "warning", warning));
     });
     let [a, b] = reports;
     tiles(&mut html, a, b);
@@ -60,6 +61,7 @@ pub fn page(reports: [&Report; 2], names: [&str; 2]) -> String {
 }
 
 fn tiles(html: &mut Html, a: &Report, b: &Report) {
+    let rate = if a.counted().is_cached() { a.rate_name() } else { b.rate_name() };
     let (a, b) = (&a.total, &b.total);
     html.tag("dl", &[("class", "tiles")], |html| {
         let mut both = |name: &str, a: Option<f64>, b: Option<f64>, text: fn(f64) -> String| {
@@ -72,7 +74,7 @@ fn tiles(html: &mut Html, a: &Report, b: &Report) {
                 html.line("dd", "more", ratio);
             });
         };
-        both("operations/s", Some(a.ops_per_s), Some(b.ops_per_s), number);
+        both(rate, Some(a.ops_per_s), Some(b.ops_per_s), number);
         both("server CPU per operation", a.server_cpu_us_per_op, b.server_cpu_us_per_op, micros);
         // Reports of older programs do not have them.
         let known = |us: f64| Some(us).filter(|us| *us > 0.0);

@@ -30,6 +30,9 @@ pub fn page(report: &Report) -> String {
         if report.ended_early {
             html.line("p", "warning", "This run ended before its time; the notes say why.");
         }
+        if let Some(warning) = report.counted().warning() {
+            html.line("p", "warning", warning);
+        }
     });
     tiles(&mut html, report);
     over_time(&mut html, report);
@@ -47,7 +50,7 @@ fn tiles(html: &mut Html, report: &Report) {
     let total = &report.total;
     html.tag("dl", &[("class", "tiles")], |html| {
         let successes = format!("{} in {:.1} s", count(total.count), total.elapsed_s);
-        tile(html, "operations/s", &number(total.ops_per_s), &successes);
+        tile(html, report.rate_name(), &number(total.ops_per_s), &successes);
         if let Some(open) = &report.open_loop {
             let achieved = format!("{} achieved", number(open.achieved_per_s));
             tile(html, "offered/s", &number(open.offered_per_s), &achieved);
@@ -56,6 +59,8 @@ fn tiles(html: &mut Html, report: &Report) {
         match total.server_cpu_us_per_op {
             // Less than its clock can tell.
             Some(0.0) => tile(html, cpu, &micros(0.0), ""),
+            // They did others than those that clients saw.
+            Some(us) if report.counted().is_cached() => tile(html, cpu, &micros(us), ""),
             Some(us) => {
                 tile(html, cpu, &micros(us), &format!("{} operations per CPU second", number(1e6 / us)))
             }
@@ -92,7 +97,7 @@ fn over_time(html: &mut Html, report: &Report) {
             html.line("p", "", "The run was shorter than a second.");
             return;
         }
-        let mut rates = time.chart("Throughput", Axis::linear("operations/s"), report);
+        let mut rates = time.chart("Throughput", Axis::linear(report.rate_name()), report);
         rates = rates.with("successes", Line::Area, Colour::Blue, time.rate(|second| second.count));
         if report.open_loop.is_some() {
             rates = rates.with("offered", Line::Dashed, Colour::Grey, time.rate(|second| second.begun));

@@ -89,16 +89,17 @@ fn notes(config: &Config, points: &[Point]) -> Vec<String> {
         let counted = |name: &str| point.report.store.get(name).copied().unwrap_or_default();
         let (trips, delays) = (counted("round_trips"), counted("delays"));
         let expected = if config.store_delay_us > 0 { trips } else { 0.0 };
+        let mut told = |what: &str| {
+            notes.push(format!("round {}, {} namenodes: {what}", point.round + 1, point.namenodes));
+        };
         if (delays - expected).abs() > trips * UNDER_WAY + 1.0 {
-            notes.push(format!(
-                "round {}, {} namenodes: {delays} of {trips} round trips waited, not {expected}",
-                point.round + 1,
-                point.namenodes
-            ));
+            told(&format!("{delays} of {trips} round trips waited, not {expected}"));
+        }
+        if let Some(warning) = point.report.counted().warning() {
+            told(&warning);
         }
         if point.report.total.errors > 0 {
-            let errors = point.report.total.errors;
-            notes.push(format!("round {}, {} namenodes: {errors} errors", point.round + 1, point.namenodes));
+            told(&format!("{} errors", point.report.total.errors));
         }
     }
     notes
@@ -107,6 +108,7 @@ fn notes(config: &Config, points: &[Point]) -> Vec<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::model::demands::Demands;
     use crate::report;
     use crate::scale::tests::config;
 
@@ -141,5 +143,18 @@ pub(crate) mod tests {
         let notes = Scale::of(config(), vec![point]).notes;
         assert_eq!(notes.len(), quiet + 2, "{notes:?}");
         assert_eq!(notes[quiet], "round 2, 2 namenodes: 990 of 1000 round trips waited, not 1000");
+    }
+
+    /// Case G1.
+    #[test]
+    fn g1_runs_that_servers_did_not_see_are_told_and_no_model_rests_on_them() {
+        let mut point = point(1, 2, 1.0);
+        let quiet = Scale::of(config(), vec![point.clone()]).notes.len();
+        point.report.calls.values_mut().for_each(|calls| calls.servers_ok = Some(1));
+        let notes = Scale::of(config(), vec![point.clone()]).notes;
+        assert_eq!(notes.len(), quiet + 1, "{notes:?}");
+        assert!(notes[quiet].starts_with("round 2, 2 namenodes: cached: clients saw 11 calls"), "{notes:?}");
+        let refused = Demands::of(&point.report).expect_err("not the servers' operations");
+        assert!(refused.to_string().contains("cached: clients saw 11 calls"), "{refused}");
     }
 }

@@ -116,6 +116,7 @@ pub async fn replay(config: &Config, stop: &Stop) -> Result<Report> {
         replay: Some(section(&played, &summed, prepared, rate_error)),
         operations: summary::operations(&measured),
         calls: summary::calls(&measured),
+        cached: summary::counted(&measured).is_cached(),
         store: summary::store(&measured),
         errors: summary::errors(&played.outcome),
         ended_early: summary::ended_early(&played.outcome),

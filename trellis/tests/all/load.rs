@@ -39,7 +39,7 @@ pub fn built_with(up: &Up, args: &[&str]) -> String {
 }
 
 /// Makes a run with the servers' counters, and gives its report.
-fn run(up: &Up, args: &[&str]) -> Value {
+pub fn run(up: &Up, args: &[&str]) -> Value {
     let path = up.data.with_extension("json");
     let (metrics, report) = (up.http.join(","), path.to_str().unwrap());
     let fixed = ["load", "run", "--target", &up.fs, "--metrics", &metrics, "--report", report];
