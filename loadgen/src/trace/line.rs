@@ -117,15 +117,16 @@ pub fn split_command(text: &str) -> (&str, &str) {
     (command, inner.unwrap_or(rest))
 }
 
-/// The paths in `[/a, /b]`; None: there are no brackets.
+/// The paths in `[/a, /b]`, as stock writes them, or in `[/a,/b]`; None: there are no brackets.
 pub fn split_list(text: &str) -> Option<impl Iterator<Item = &str>> {
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
-    // A name may hold a comma, but a path begins with a slash.
+    // A name may hold a comma, but a path begins with a slash. A list that has blanks has one after each path.
+    let gap = if inner.contains(", /") { ", /" } else { ",/" };
     let mut rest = Some(inner).filter(|inner| !inner.is_empty());
     Some(std::iter::from_fn(move || {
         let text = rest.take()?;
-        let Some(end) = text.find(", /") else { return Some(text) };
-        rest = Some(&text[end + 2..]);
+        let Some(end) = text.find(gap) else { return Some(text) };
+        rest = Some(&text[end + gap.len() - 1..]);
         Some(&text[..end])
     }))
 }
@@ -285,6 +286,10 @@ mod tests {
         let list = |text: &'static str| split_list(text).map(|paths| paths.collect::<Vec<_>>());
         assert_eq!(list("[/a, /b,c, /d]"), Some(vec!["/a", "/b,c", "/d"]));
         assert_eq!(list("[]"), Some(vec![]));
+        // Case G3.
+        assert_eq!(list("[/a,/b]"), Some(vec!["/a", "/b"]));
+        assert_eq!(list("[/a,/b, /c]"), Some(vec!["/a,/b", "/c"]));
+        assert_eq!(list("[/a,b]"), Some(vec!["/a,b"]));
         assert_eq!((list("/a"), list("[/a, /b")), (None, None));
     }
 

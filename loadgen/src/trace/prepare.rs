@@ -145,10 +145,13 @@ pub async fn take(client: &Client, base: &str, place: &Place, fresh: bool, as_lo
     let taken = client.create_empty(&format!("{}/{TAKEN}", place.closed), &CreateOptions::default()).await;
     match taken {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == Some(Exception::FileAlreadyExists) => {
-            Err(Error::refused(format!("another replay has begun in {base}: give another --base")))
-        }
-        Err(error) => Err(error.into()),
+        Err(error) => match error.kind() {
+            // The other one may not have closed it yet.
+            Some(Exception::FileAlreadyExists | Exception::AlreadyBeingCreated) => {
+                Err(Error::refused(format!("another replay has begun in {base}: give another --base")))
+            }
+            _ => Err(error.into()),
+        },
     }
 }
 

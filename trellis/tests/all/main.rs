@@ -4,7 +4,7 @@
 //! - [`cluster`]: `up`: death, restart, stop, the second start
 //! - [`load`]: the load generator, held against what the servers count; [`load_disturbed`]: when it, or they, are disturbed
 //! - [`load_blocks`]: with blocks; [`load_cached`]: its rate is the servers' own
-//! - [`replay`]: replays of audit logs, in which every line is accounted for
+//! - [`replay`]: replays of audit logs, in which every line is accounted for; [`replay_case`]: case G3, step by step
 //! - [`scale`]: more and more namenodes, started by the load generator
 //! - [`stores`]: `store init`, cut short anywhere; `check`; `dump`
 //! - [`verbs`]: `fs`, with the stock shell's exit codes
@@ -18,6 +18,7 @@ mod load_blocks;
 mod load_cached;
 mod load_disturbed;
 mod replay;
+mod replay_case;
 mod scale;
 mod stores;
 mod support;

@@ -15,7 +15,7 @@ const SAMPLE_OPTIONS: &str =
     "--create-share 20 --files 200 --depth 3 --name-length 24 --lines 300 --rate 100 --users 5 --refused 2";
 
 /// A line of an audit log, `ms` after the first; `!` before a command that was refused.
-fn line(ms: u64, command: &str, src: &str, dst: &str) -> String {
+pub fn line(ms: u64, command: &str, src: &str, dst: &str) -> String {
     let (allowed, command) = (!command.starts_with('!'), command.trim_start_matches('!'));
     let (second, ms) = (ms / 1000, ms % 1000);
     format!(
@@ -24,26 +24,26 @@ fn line(ms: u64, command: &str, src: &str, dst: &str) -> String {
     )
 }
 
-struct Bench {
-    dir: tempfile::TempDir,
-    up: Up,
+pub struct Bench {
+    pub dir: tempfile::TempDir,
+    pub up: Up,
 }
 
 impl Bench {
-    fn start() -> Bench {
+    pub fn start() -> Bench {
         let dir = tempfile::tempdir().unwrap();
         let up = Up::start(&dir.path().join("data"), &[]);
         Bench { dir, up }
     }
 
-    fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    pub fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.dir.path().join(name);
         fs::write(&path, text).unwrap();
         path
     }
 
     /// Replays a trace and gives the report, in which every line is accounted for.
-    fn replay(&self, trace: &Path, args: &[&str]) -> Value {
+    pub fn replay(&self, trace: &Path, args: &[&str]) -> Value {
         let report = self.dir.path().join("report.json");
         let fixed = [
             "load",
@@ -60,35 +60,40 @@ impl Bench {
         let [printed, shown] = [done.stdout, shown.stdout].map(|text| String::from_utf8(text).unwrap());
         assert_eq!(printed.rsplit_once("report: ").unwrap().0, shown);
         let report = read(&report);
-        let [lines, replayed] = ["lines", "replayed"].map(|name| report["replay"][name].as_u64().unwrap());
-        assert_eq!(lines, replayed + skipped(&report) + broken(&report), "{report:#}");
-        assert_eq!(ended(&report).iter().sum::<u64>(), replayed, "{report:#}");
+        assert_adds_up(&report);
         assert_counts_agree(&report);
         report
     }
 
-    fn refused(&self, trace: &Path, args: &[&str]) -> String {
+    pub fn refused(&self, trace: &Path, args: &[&str]) -> String {
         let fixed = ["load", "replay", trace.to_str().unwrap(), "--target", &self.up.fs];
         let done = output(&[&fixed[..], args].concat());
         assert!(!done.status.success(), "{args:?}");
         complaint(&done)
     }
 
-    fn listed(&self, path: &str) -> String {
+    pub fn listed(&self, path: &str) -> String {
         String::from_utf8(self.up.fs(&["ls", "-C", "-R", path]).stdout).unwrap()
     }
 }
 
+/// Each line that was read is in one count.
+pub fn assert_adds_up(report: &Value) {
+    let [lines, replayed] = ["lines", "replayed"].map(|name| report["replay"][name].as_u64().unwrap());
+    assert_eq!(lines, replayed + skipped(report) + broken(report), "{report:#}");
+    assert_eq!(ended(report).iter().sum::<u64>(), replayed, "{report:#}");
+}
+
 /// Successes, refused ones, errors.
-fn ended(report: &Value) -> [u64; 3] {
+pub fn ended(report: &Value) -> [u64; 3] {
     ["count", "refused", "errors"].map(|name| report["total"][name].as_u64().unwrap())
 }
 
-fn skipped(report: &Value) -> u64 {
+pub fn skipped(report: &Value) -> u64 {
     report["replay"]["skipped"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
 }
 
-fn broken(report: &Value) -> u64 {
+pub fn broken(report: &Value) -> u64 {
     report["replay"]["broken"].as_array().unwrap().iter().map(|kind| kind["count"].as_u64().unwrap()).sum()
 }
 
