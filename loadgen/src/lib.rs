@@ -15,6 +15,7 @@
 //! - [`show`]: reports as tables; [`compare`]: two of them; [`page`]: drawn
 //! - [`selftest`]: what this program itself can offer
 //! - [`scale`]: the same mix on more and more namenodes; [`model`]: how many operations a cluster could do
+//! - [`findings`]: what any of these leaves behind: as a file, as tables, as a page
 //! - [`saved`]: files that are written whole, and read back; [`spread`]: figures of several runs
 //! - [`target`]: clients of the namenodes; [`progress`], [`error`]
 //!
@@ -62,6 +63,7 @@ pub mod compare;
 pub mod page;
 pub mod show;
 
+pub mod findings;
 pub mod model;
 pub mod scale;
 pub mod selftest;

@@ -28,17 +28,35 @@ pub fn write<T: Serialize>(path: &Path, contents: &T) -> Result<()> {
 
 /// Reads one back, if it is of this schema. `what` it is, such as "report".
 pub fn read<T: DeserializeOwned>(path: &Path, what: &str, schema: u32) -> Result<T> {
+    let text = text(path, what)?;
+    let found: Schema = parsed(path, what, &text)?;
+    if found.schema != schema {
+        let why = format!("its schema is {}, this program knows {schema}", found.schema);
+        return Err(is_none(path, what, &why));
+    }
+    parsed(path, what, &text)
+}
+
+/// Reads some of the fields of one, of whatever schema.
+pub fn peek<T: DeserializeOwned>(path: &Path, what: &str) -> Result<T> {
+    parsed(path, what, &text(path, what)?)
+}
+
+fn text(path: &Path, what: &str) -> Result<Vec<u8>> {
     let reading = || format!("reading {}", path.display());
     if fs::metadata(path).map_err(Error::io(reading()))?.len() > MAX_BYTES {
         return Err(Error::Unreadable(format!("{} is too long for a {what}", path.display())));
     }
-    let text = fs::read(path).map_err(Error::io(reading()))?;
-    let unreadable = |why: String| Error::Unreadable(format!("{} is no {what}: {why}", path.display()));
-    let found: Schema = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
-    if found.schema != schema {
-        return Err(unreadable(format!("its schema is {}, this program knows {schema}", found.schema)));
-    }
-    serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
+    fs::read(path).map_err(Error::io(reading()))
+}
+
+fn parsed<T: DeserializeOwned>(path: &Path, what: &str, text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text).map_err(|error| is_none(path, what, &error.to_string()))
+}
+
+/// A file is not what it should be.
+pub fn is_none(path: &Path, what: &str, why: &str) -> Error {
+    Error::Unreadable(format!("{} is no {what}: {why}", path.display()))
 }
 
 #[derive(Deserialize)]

@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::cluster::{Deployment, OneMachine, predict};
 use super::demands::{Demands, Measured};
 use crate::error::{Error, Result};
-use crate::report::{Report, SCHEMA};
+use crate::findings::Findings;
 use crate::saved;
-use crate::scale::report::Scale;
 use crate::spread::median;
 
 /// Steps that find what is left of the response time.
@@ -35,24 +33,21 @@ pub struct Calibration {
     pub too_slow_percent: f64,
 }
 
-/// A file is one of a scale run when it has this.
-#[derive(Deserialize)]
-struct Probe {
-    points: Option<IgnoredAny>,
-}
-
 impl Calibration {
     /// From `report.json`, or from the runs of `scale.json` on so many namenodes (the fewest, without a number).
     pub fn read(path: &Path, namenodes: Option<u32>, further_us: f64) -> Result<Calibration> {
         let file = path.display().to_string();
-        if saved::read::<Probe>(path, "report", SCHEMA)?.points.is_none() {
-            if namenodes.is_some() {
+        let scale = match Findings::read(path)? {
+            Findings::Scale(scale) => scale,
+            Findings::Run(_) if namenodes.is_some() => {
                 return Err(Error::refused(format!("{file} is one run: leave --calibrate-on out")));
             }
-            let (demands, measured) = Demands::of(&Report::read(path)?)?;
-            return Ok(Calibration::new(file, demands, measured, None, further_us));
-        }
-        let scale = Scale::read(path)?;
+            Findings::Run(report) => {
+                let (demands, measured) = Demands::of(&report)?;
+                return Ok(Calibration::new(file, demands, measured, None, further_us));
+            }
+            Findings::Model(_) => return Err(saved::is_none(path, "report", "it is a model's")),
+        };
         let wanted = namenodes.or(scale.levels.iter().map(|level| level.namenodes).min());
         let runs = scale.points.iter().filter(|point| Some(point.namenodes) == wanted);
         let runs: Vec<(Demands, Measured)> =

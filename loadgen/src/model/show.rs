@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::check::Check;
+use super::cluster::Stay;
 use super::report::{Cluster, Model};
 use crate::show::{figure, table};
 
@@ -11,11 +12,12 @@ pub fn show(model: &Model) -> String {
     let mut text = demands(model);
     if !model.checks.is_empty() {
         text.push_str("\nmeasured, and what the model says of it:\n");
-        text.push_str(&checks(&model.checks));
+        text.push_str(&table(&CHECK_HEADS, checks(&model.checks)));
     }
     text.push_str("\npredicted ops/s, by namenodes and nodes of the database:\n");
-    text.push_str(&grid(model));
-    text.push_str("n: the namenodes' cores would bound it; d: the database's; -: waiting would\n");
+    let (heads, rows) = grid(model);
+    text.push_str(&table(&heads.iter().map(String::as_str).collect::<Vec<_>>(), rows));
+    let _ = writeln!(text, "{MARKS}");
     if let Some(cluster) = beside(model) {
         text.push_str(&ways(cluster));
     }
@@ -54,20 +56,22 @@ fn demands(model: &Model) -> String {
     )
 }
 
-/// Measured runs beside predictions.
-pub fn checks(checks: &[Check]) -> String {
-    let heads = [
-        "file",
-        "namenodes",
-        "clients",
-        "delay µs",
-        "measured ops/s",
-        "predicted",
-        "error %",
-        "busy %",
-        "predicted",
-        "",
-    ];
+/// Of [`checks`].
+pub(crate) const CHECK_HEADS: [&str; 10] = [
+    "file",
+    "namenodes",
+    "clients",
+    "delay µs",
+    "measured ops/s",
+    "predicted",
+    "error %",
+    "busy %",
+    "predicted %",
+    "",
+];
+
+/// Measured runs beside predictions, a row for each kind.
+pub(crate) fn checks(checks: &[Check]) -> Vec<Vec<String>> {
     let row = |check: &Check| {
         vec![
             check.file.clone(),
@@ -82,19 +86,22 @@ pub fn checks(checks: &[Check]) -> String {
             if check.is_calibration { "calibrated on" } else { "" }.to_owned(),
         ]
     };
-    table(&heads, checks.iter().map(row).collect())
+    checks.iter().map(row).collect()
 }
 
-/// A row for each number of namenodes, a column for each number of nodes.
-fn grid(model: &Model) -> String {
+/// What stands beside a rate in [`grid`].
+pub(crate) const MARKS: &str = "n: the namenodes' cores would bound it; d: the database's; -: waiting would";
+
+/// Heads and rows: one for each number of namenodes, with a column for each number of nodes.
+pub(crate) fn grid(model: &Model) -> (Vec<String>, Vec<Vec<String>>) {
     let question = &model.question;
-    let columns: Vec<String> = question.store_nodes.iter().map(|nodes| format!("{nodes} nodes")).collect();
-    let heads: Vec<&str> = std::iter::once("namenodes").chain(columns.iter().map(String::as_str)).collect();
+    let columns = question.store_nodes.iter().map(|nodes| format!("{nodes} nodes"));
+    let heads = std::iter::once("namenodes".to_owned()).chain(columns).collect();
     let row = |namenodes: &u32| {
         let cells = model.clusters.iter().filter(|cluster| cluster.namenodes == *namenodes);
         std::iter::once(namenodes.to_string()).chain(cells.map(cell)).collect()
     };
-    table(&heads, question.namenodes.iter().map(row).collect())
+    (heads, question.namenodes.iter().map(row).collect())
 }
 
 /// Part of the bottleneck's servers that is busy from which it is what bounds.
@@ -112,7 +119,7 @@ fn cell(cluster: &Cluster) -> String {
 }
 
 /// The cluster that stands beside the first published one; else the largest.
-fn beside(model: &Model) -> Option<&Cluster> {
+pub(crate) fn beside(model: &Model) -> Option<&Cluster> {
     let published = model.published.first();
     let equal = |cluster: &&Cluster| {
         published.is_some_and(|p| (p.namenodes, p.store_nodes) == (cluster.namenodes, cluster.store_nodes))
@@ -132,12 +139,20 @@ fn ways(cluster: &Cluster) -> String {
         figure(predicted.bound_ops_per_s),
         figure(predicted.mean_us)
     );
-    let rows = predicted.stations.iter().map(|stay| {
+    text.push_str(&table(&STATION_HEADS, stations(cluster)));
+    text
+}
+
+/// Of [`stations`].
+pub(crate) const STATION_HEADS: [&str; 3] = ["station", "µs", "busy %"];
+
+/// A row for each place where an operation spends time.
+pub(crate) fn stations(cluster: &Cluster) -> Vec<Vec<String>> {
+    let row = |stay: &Stay| {
         let busy = stay.utilisation.map_or("-".to_owned(), |part| format!("{:.1}", part * 100.0));
         vec![stay.name.clone(), figure(stay.residence_us), busy]
-    });
-    text.push_str(&table(&["station", "µs", "busy %"], rows.collect()));
-    text
+    };
+    cluster.predicted.stations.iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ pub enum Scale {
 pub enum Kind {
     /// Plain numbers; the label has the unit.
     Number,
+    /// How many there are of something: no tick lies between two of them.
+    Count,
     /// Microseconds, shown in whichever unit fits.
     Micros,
 }
@@ -35,6 +37,16 @@ impl Axis {
         Axis { label: label.into(), scale: Scale::Linear, kind: Kind::Number }
     }
 
+    /// How many, from zero.
+    pub fn count(label: impl Into<String>) -> Axis {
+        Axis { kind: Kind::Count, ..Axis::linear(label) }
+    }
+
+    /// Microseconds, from zero.
+    pub fn linear_micros(label: impl Into<String>) -> Axis {
+        Axis { kind: Kind::Micros, ..Axis::linear(label) }
+    }
+
     /// Numbers by their size.
     pub fn log(label: impl Into<String>) -> Axis {
         Axis { scale: Scale::Log, ..Axis::linear(label) }
@@ -48,7 +60,7 @@ impl Axis {
     /// A figure of it, to be read.
     pub fn text(&self, value: f64) -> String {
         match self.kind {
-            Kind::Number => number(value),
+            Kind::Number | Kind::Count => number(value),
             Kind::Micros => micros(value),
         }
     }
@@ -56,7 +68,7 @@ impl Axis {
     /// The same for a table, which has room for more digits.
     pub fn exact(&self, value: f64) -> String {
         match self.kind {
-            Kind::Number if (99.95..1e15).contains(&value) => count(value.round() as u64),
+            Kind::Number | Kind::Count if (99.95..1e15).contains(&value) => count(value.round() as u64),
             _ => self.text(value),
         }
     }
@@ -72,7 +84,10 @@ impl Axis {
         let values = values.filter(|value| value.is_finite());
         let ticks = (pixels / tick_px).floor().max(2.0);
         match self.scale {
-            Scale::Linear => linear(values, ticks, pixels, end),
+            Scale::Linear => {
+                let least_step = if self.kind == Kind::Count { 1.0 } else { 0.0 };
+                linear(values, ticks, least_step, pixels, end)
+            }
             Scale::Log => log(values.filter(|value| *value > 0.0), ticks, pixels),
         }
     }
@@ -109,9 +124,9 @@ impl Fitted {
     }
 }
 
-fn linear(values: impl Iterator<Item = f64>, ticks: f64, pixels: f64, end: End) -> Fitted {
+fn linear(values: impl Iterator<Item = f64>, ticks: f64, least_step: f64, pixels: f64, end: End) -> Fitted {
     let (low, high) = values.fold((0.0f64, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
-    let step = round_up((high - low).max(f64::MIN_POSITIVE) / ticks);
+    let step = round_up((high - low).max(f64::MIN_POSITIVE) / ticks).max(least_step);
     // Nothing but zeros, or figures beyond all measure: any axis will do.
     let step = if high > low && step.is_finite() { step } else { 1.0 };
     let (first, last) = ((low / step).floor(), (high / step).ceil().max(1.0));
@@ -216,6 +231,8 @@ mod tests {
         assert_eq!(fitted(&axis, &[50.0]).place(25.0), Some(50.0));
         let to_last = axis.fit([0.0, 73.0].into_iter(), 100.0, 20.0, End::Last);
         assert_eq!((to_last.ticks.last(), to_last.place(73.0)), (Some(&60.0), Some(100.0)));
+        let counts = [&[2.0][..], &[13.0]].map(|values| fitted(&Axis::count("x"), values).ticks);
+        assert_eq!(counts, [&[0.0, 1.0, 2.0][..], &[0.0, 5.0, 10.0, 15.0]]);
         let log = Axis::log("x");
         assert_eq!(fitted(&log, &[3.0, 4000.0]).ticks, [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
         assert_eq!(fitted(&log, &[10.0]).ticks, [10.0, 20.0, 50.0, 100.0]);

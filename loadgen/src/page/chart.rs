@@ -4,6 +4,7 @@ use super::axis::{Axis, End};
 use super::figure::{self, Colour, Shape, Size, area, mark, stroke, text_width};
 use super::html::Html;
 use super::plot::{BOTTOM, Plot, RIGHT, TOP};
+use crate::spread::Spread;
 
 /// No drawing has more places to point at; those of longer series are left out.
 const MAX_HINTS: usize = 700;
@@ -53,6 +54,8 @@ pub enum Style {
     Measured,
     /// What was predicted: hollow diamonds on a broken line.
     Predicted,
+    /// What others measured: filled squares, without a line.
+    Published,
     /// A thin dotted line to compare with, such as the ideal.
     Reference,
 }
@@ -64,14 +67,19 @@ pub struct Point {
     pub x: f64,
     /// Upwards.
     pub y: f64,
-    /// So much more or less it may be.
-    pub margin: Option<f64>,
+    /// The lowest and the highest of what it stands for.
+    pub range: Option<[f64; 2]>,
 }
 
 impl Point {
-    /// A point without a margin.
+    /// A point that stands for itself.
     pub fn new(x: f64, y: f64) -> Point {
-        Point { x, y, margin: None }
+        Point { x, y, range: None }
+    }
+
+    /// The median of several figures.
+    pub fn of(x: f64, spread: Spread) -> Point {
+        Point { range: Some([spread.lowest, spread.highest]), ..Point::new(x, spread.median) }
     }
 }
 
@@ -158,9 +166,11 @@ impl Chart {
     }
 
     fn figure_of(&self, point: &Point) -> String {
-        match point.margin {
-            Some(margin) => format!("{} ± {}", self.y.exact(point.y), self.y.exact(margin)),
-            None => self.y.exact(point.y),
+        match point.range {
+            Some([low, high]) if low < high => {
+                format!("{} ({} to {})", self.y.exact(point.y), self.y.exact(low), self.y.exact(high))
+            }
+            _ => self.y.exact(point.y),
         }
     }
 
@@ -174,12 +184,11 @@ impl Chart {
 
     fn drawn(&self, size: Size) -> Html {
         let reach = |point: &Point| {
-            let margin = point.margin.unwrap_or_default();
-            [point.y - margin, point.y, point.y + margin]
+            let [low, high] = point.range.unwrap_or([point.y; 2]);
+            [low, point.y, high]
         };
         let height = size.height - TOP - BOTTOM;
-        // Where zero is the low end, no margin goes below it.
-        let ys = self.points().flat_map(reach).filter(|y| *y >= 0.0 || self.points().any(|p| p.y < 0.0));
+        let ys = self.points().flat_map(reach);
         let y = self.y.fit(ys, height, 36.0, End::Round);
         let wide = y.ticks.iter().map(|tick| text_width(&self.y.text(*tick))).fold(0.0, f64::max);
         let left = wide + 10.0;
@@ -223,19 +232,22 @@ impl Series {
         found.and_then(|index| self.points.get(index))
     }
 
-    pub(super) fn line_class(&self) -> String {
+    /// None: its points stand alone.
+    pub(super) fn line_class(&self) -> Option<String> {
         let kind = match self.style {
             Style::Line | Style::Area | Style::Measured => "line",
             Style::Dashed | Style::Predicted => "line dashed",
             Style::Reference => "line dotted",
+            Style::Published => return None,
         };
-        format!("{kind} {}", self.colour.class())
+        Some(format!("{kind} {}", self.colour.class()))
     }
 
     pub(super) fn shape(&self) -> Option<Shape> {
         match self.style {
             Style::Measured => Some(Shape::Dot),
             Style::Predicted => Some(Shape::Hollow),
+            Style::Published => Some(Shape::Block),
             Style::Line | Style::Area | Style::Dashed | Style::Reference => None,
         }
     }
@@ -245,7 +257,9 @@ impl Series {
             if self.style == Style::Area {
                 area(html, &format!("under {}", self.colour.class()), [1.0, 7.0], [26.0, 7.0], "");
             }
-            stroke(html, &self.line_class(), [1.0, 7.0], [27.0, 7.0]);
+            if let Some(class) = self.line_class() {
+                stroke(html, &class, [1.0, 7.0], [27.0, 7.0]);
+            }
             if let Some(shape) = self.shape() {
                 mark(html, shape, self.colour, [14.0, 7.0], "");
             }
@@ -258,24 +272,30 @@ mod tests {
     use super::*;
 
     fn chart() -> Chart {
-        let measured = [1.0, 2.0, 4.0].map(|x| Point { margin: Some(5.0), ..Point::new(x, x * 100.0) });
+        let measured = [1.0, 2.0, 4.0].map(|x| {
+            let spread = Spread { median: x * 100.0, lowest: x * 100.0 - 15.0, highest: x * 100.0 + 5.0 };
+            Point::of(x, spread)
+        });
         let predicted = [1.0, 8.0].map(|x| Point::new(x, x * 95.0));
         let mut chart = Chart::new("scaling", Axis::linear("namenodes"), Axis::linear("operations/s"))
             .with("measured", Style::Measured, Colour::Blue, measured.to_vec())
             .with("predicted", Style::Predicted, Colour::Orange, predicted.to_vec())
+            .with("elsewhere", Style::Published, Colour::Dark, vec![Point::new(6.0, 500.0)])
             .with("nothing", Style::Line, Colour::Green, Vec::new());
         chart.bands.push(Band { from: 2.0, to: Some(3.0), name: "<b>hostile</b>".into() });
         chart
     }
 
     #[test]
-    fn what_was_measured_and_what_was_predicted_look_different() {
+    fn what_was_measured_predicted_and_published_look_different() {
         let html = chart().figure();
         let html = html.as_str();
         // In both widths, and in the legend.
         assert_eq!(html.matches("class=\"full blue\"").count(), 3 * 2 + 1);
         assert_eq!(html.matches("class=\"hollow orange\"").count(), 2 * 2 + 1);
-        // A bar and two ends for each margin.
+        assert_eq!(html.matches("class=\"full dark\"").count(), 2 + 1);
+        assert!(!html.contains("line dark") && !html.contains("line dashed dark"), "it has no line");
+        // A bar and two ends for each range.
         assert_eq!(html.matches("line margin blue").count(), 3 * 3 * 2);
         assert!(html.contains("line dashed orange") && !html.contains("nothing"));
         assert!(html.contains("&lt;b&gt;hostile") && !html.contains("<b>hostile"));
@@ -284,10 +304,10 @@ mod tests {
     #[test]
     fn the_table_has_every_figure() {
         let (heads, rows) = chart().table();
-        assert_eq!(heads, ["namenodes", "measured", "predicted"]);
-        assert_eq!(rows[0], ["1", "100 ± 5", "95"]);
-        assert_eq!(rows[3], ["8", "–", "760"]);
-        assert_eq!(rows.len(), 4);
+        assert_eq!(heads, ["namenodes", "measured", "predicted", "elsewhere"]);
+        assert_eq!(rows[0], ["1", "100 (85 to 105)", "95", "–"]);
+        assert_eq!(rows[4], ["8", "–", "760", "–"]);
+        assert_eq!(rows.len(), 5);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub enum Colour {
     Gold,
     /// What is there to compare with.
     Grey,
+    /// What others say.
+    Dark,
 }
 
 impl Colour {
@@ -34,6 +36,7 @@ impl Colour {
             Colour::Purple => "purple",
             Colour::Gold => "gold",
             Colour::Grey => "grey",
+            Colour::Dark => "dark",
         }
     }
 }
@@ -47,6 +50,8 @@ pub enum Shape {
     Hollow,
     /// A filled square.
     Square,
+    /// A larger one.
+    Block,
     /// A filled triangle.
     Triangle,
     /// A bar across.
@@ -122,6 +127,7 @@ pub(super) fn mark(html: &mut Html, shape: Shape, colour: Colour, [x, y]: [f64; 
         Shape::Dot => format!("M{} {}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", px(x - 4.0), px(y)),
         Shape::Hollow => format!("M{} {}l5 5l-5 5l-5 -5z", px(x), px(y - 5.0)),
         Shape::Square => format!("M{} {}h7v7h-7z", px(x - 3.5), px(y - 3.5)),
+        Shape::Block => format!("M{} {}h10v10h-10z", px(x - 5.0), px(y - 5.0)),
         Shape::Triangle => format!("M{} {}l5 8.5h-10z", px(x), px(y - 5.0)),
         Shape::Tick => format!("M{} {}h2.5v13h-2.5z", px(x - 1.25), px(y - 6.5)),
     };

@@ -3,7 +3,8 @@
 //! - [`html`]: markup in which what comes from outside is text
 //! - [`axis`]: ticks, and how figures are written; [`figure`]: what all drawings have in common
 //! - [`chart`]: lines and points over an axis, drawn by [`plot`]; [`rows`]: bars and marks in rows
-//! - [`run`]: the page of a run; [`pair`]: of two runs compared; [`parts`]: what both have
+//! - [`run`]: the page of a run; [`pair`]: of two runs compared; [`scale`]: of runs on more and more namenodes; [`model`]: of
+//!   the capacity model; [`parts`]: what several have
 //!
 //! There is no script in them, and they forbid any. What a drawing shows stands below it as a table, too.
 
@@ -11,11 +12,13 @@ pub mod axis;
 pub mod chart;
 pub mod figure;
 pub mod html;
+pub mod model;
 pub mod pair;
 mod parts;
 mod plot;
 pub mod rows;
 pub mod run;
+pub mod scale;
 
 use self::html::Html;
 

@@ -1,5 +1,6 @@
 //! What the pages of runs have in common.
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::axis::{self, Axis};
@@ -102,14 +103,21 @@ pub fn begun(report: &Report) -> String {
 
 /// Everything that the run was asked to do, and where.
 pub fn settings(html: &mut Html, report: &Report) {
-    let config = serde_json::to_value(&report.config).unwrap_or_default();
-    let asked = config.as_object().into_iter().flatten();
-    let mut rows: Vec<Vec<String>> = asked.map(|(name, value)| vec![name.clone(), plain(value)]).collect();
+    let mut rows = Vec::new();
     if let Some(namespace) = &report.namespace {
         rows.push(vec!["namespace".into(), namespace.spec.to_string()]);
         rows.push(vec!["files present".into(), axis::count(namespace.files_present.into())]);
     }
     rows.push(vec!["program".into(), report.build.clone()]);
+    asked(html, &report.config, &rows);
+}
+
+/// Every field of a configuration, and more rows below it.
+pub fn asked(html: &mut Html, config: &impl Serialize, more: &[Vec<String>]) {
+    let config = serde_json::to_value(config).unwrap_or_default();
+    let fields = config.as_object().into_iter().flatten();
+    let mut rows: Vec<Vec<String>> = fields.map(|(name, value)| vec![name.clone(), plain(value)]).collect();
+    rows.extend_from_slice(more);
     html.tag("div", &[("class", "settings")], |html| html.table(&["setting", "value"], &rows));
 }
 
@@ -119,6 +127,11 @@ fn plain(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(all) if all.is_empty() => "–".into(),
         Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => {
+            let known = fields.iter().filter(|(_, value)| !value.is_null());
+            let known: Vec<String> = known.map(|(name, value)| format!("{name} {}", plain(value))).collect();
+            if known.is_empty() { "–".into() } else { known.join(", ") }
+        }
         other => other.to_string(),
     }
 }
@@ -153,7 +166,7 @@ pub fn costs(html: &mut Html, sides: &[(&str, Colour)], operations: &[(&str, Vec
     ];
     for (title, label, rows) in parts {
         if rows.iter().all(|(_, figures)| figures.iter().all(Option::is_none)) {
-            html.line("p", "", format!("{title}: unknown."));
+            html.line("p", "", format!("{title}, by operation: unknown."));
             continue;
         }
         let series = sides.iter().map(|(name, colour)| ((*name).to_owned(), *colour)).collect();

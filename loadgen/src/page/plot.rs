@@ -99,14 +99,17 @@ impl Plot {
                     |_| {},
                 );
             }
-            html.tag("path", &[("class", &series.line_class()), ("d", &path)], |_| {});
+            if let Some(class) = series.line_class() {
+                html.tag("path", &[("class", &class), ("d", &path)], |_| {});
+            }
         }
         let Some(shape) = series.shape() else { return };
         for (point, place) in series.points.iter().zip(&places) {
             let Some([x, y]) = *place else { continue };
-            if let Some(margin) = point.margin.filter(|margin| *margin > 0.0) {
-                let ends = [point.y - margin, point.y + margin].map(|end| self.place(point.x, end));
-                let [low, high] = ends.map(|end| end.map_or(self.bottom(), |[_, y]| y));
+            if let Some(range) = point.range.filter(|[low, high]| low < high) {
+                let [low, high] = range
+                    .map(|end| self.place(point.x, end))
+                    .map(|end| end.map_or(self.bottom(), |[_, y]| y));
                 let class = format!("line margin {}", series.colour.class());
                 stroke(html, &class, [x, low], [x, high]);
                 [low, high].iter().for_each(|end| stroke(html, &class, [x - 4.0, *end], [x + 4.0, *end]));

@@ -1,4 +1,4 @@
-//! A row for each thing, with bars or marks along an axis: latencies and costs by operation.
+//! A row for each thing, with bars or marks along an axis: latencies and costs by operation, predicted times.
 
 use super::axis::{Axis, End, Fitted};
 use super::figure::{self, Colour, Shape, Size, area, label, mark, stroke, text_width};
@@ -34,6 +34,8 @@ pub type Row = (String, Vec<Option<f64>>);
 pub enum Style {
     /// A bar each.
     Bars,
+    /// A hollow bar with a broken outline each: predicted, not measured.
+    Predicted,
     /// A mark each, all on a line from the least to the greatest.
     Marks,
 }
@@ -45,7 +47,9 @@ impl Rows {
     pub fn figure(&self) -> Html {
         let sample = |index: usize, colour: Colour| {
             figure::sample(|html| match self.style {
-                Style::Bars => area(html, &format!("bar {}", colour.class()), [3.0, 2.0], [22.0, 10.0], ""),
+                Style::Bars | Style::Predicted => {
+                    area(html, &self.bar_class(colour), [3.0, 2.0], [22.0, 10.0], "");
+                }
                 Style::Marks => mark(html, SHAPES[index % SHAPES.len()], colour, [14.0, 7.0], ""),
             })
         };
@@ -69,7 +73,7 @@ impl Rows {
 
     fn row_height(&self) -> f64 {
         match self.style {
-            Style::Bars => BAR * self.series.len().max(1) as f64 + GAP,
+            Style::Bars | Style::Predicted => BAR * self.series.len().max(1) as f64 + GAP,
             Style::Marks => 24.0,
         }
     }
@@ -78,7 +82,7 @@ impl Rows {
         let names = self.rows.iter().map(|(name, _)| text_width(&cut(name)));
         let left = names.fold(0.0, f64::max) + 10.0;
         // Behind a bar stands its figure; the last tick's text sticks out.
-        let right = if self.style == Style::Bars { 56.0 } else { 24.0 };
+        let right = if self.style == Style::Marks { 24.0 } else { 56.0 };
         let width = size.width - left - right;
         let height = self.row_height() * self.rows.len() as f64;
         let values = self.rows.iter().flat_map(|(_, values)| values.iter().copied().flatten());
@@ -94,11 +98,18 @@ impl Rows {
                 let top = TOP + self.row_height() * index as f64;
                 label(html, [left - 8.0, top + self.row_height() / 2.0 + 4.0], "end", "row", &cut(name));
                 match self.style {
-                    Style::Bars => self.bars(html, &fitted, [left, top + GAP / 2.0], name, values),
+                    Style::Bars | Style::Predicted => {
+                        self.bars(html, &fitted, [left, top + GAP / 2.0], name, values)
+                    }
                     Style::Marks => self.marks(html, &fitted, [left, top + 12.0], name, values),
                 }
             }
         })
+    }
+
+    fn bar_class(&self, colour: Colour) -> String {
+        let kind = if self.style == Style::Predicted { "guess" } else { "bar" };
+        format!("{kind} {}", colour.class())
     }
 
     fn hint(&self, row: &str, series: &str, value: f64) -> String {
@@ -119,7 +130,7 @@ impl Rows {
                 continue;
             };
             let hint = self.hint(name, series, value);
-            area(html, &format!("bar {}", colour.class()), [left, top], [length.max(1.0), BAR - 2.0], &hint);
+            area(html, &self.bar_class(*colour), [left, top], [length.max(1.0), BAR - 2.0], &hint);
             label(html, [left + length + 5.0, top + BAR - 2.5], "start", "tick", &self.axis.text(value));
         }
     }
@@ -178,6 +189,9 @@ mod tests {
         assert_eq!(bars.as_str().matches("bar blue").count(), 2 + 1);
         assert_eq!(bars.as_str().matches("bar orange").count(), 2 * 2 + 1);
         assert!(bars.as_str().contains("open, B: 2") && !bars.as_str().contains("<i>"));
+        let predicted = rows(Style::Predicted);
+        assert_eq!(predicted.as_str().matches("guess orange").count(), 2 * 2 + 1);
+        assert!(!predicted.as_str().contains("class=\"bar"));
         let marks = rows(Style::Marks);
         assert_eq!(marks.as_str().matches("full orange").count(), 2 * 2 + 1);
         assert_eq!(marks.as_str().matches("class=\"span\"").count(), 2);

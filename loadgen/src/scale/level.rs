@@ -33,6 +33,18 @@ pub struct Level {
     pub operations_per_group: Option<Spread>,
     /// What a round trip really waited because of the store delay.
     pub delay_us: Option<Spread>,
+    /// So many of all operations were quicker: 50 %.
+    #[serde(default)]
+    pub p50_us: Option<Spread>,
+    /// 99 %.
+    #[serde(default)]
+    pub p99_us: Option<Spread>,
+    /// Exchanges with the store a second, of all namenodes together.
+    #[serde(default)]
+    pub store_round_trips_per_s: Option<Spread>,
+    /// Rows read and written a second.
+    #[serde(default)]
+    pub rows_per_s: Option<Spread>,
     /// Refused operations of all runs.
     pub refused: u64,
     /// Errors of all runs.
@@ -69,6 +81,10 @@ impl Level {
             commits_per_op: known(&|report| store_per_op(report, "commits")),
             operations_per_group: known(&|report| report.total.operations_per_group),
             delay_us: known(&mean_delay_us),
+            p50_us: known(&|report| above_zero(report.total.p50_us)),
+            p99_us: known(&|report| above_zero(report.total.p99_us)),
+            store_round_trips_per_s: known(&|report| store_per_s(report, &["round_trips"])),
+            rows_per_s: known(&|report| store_per_s(report, &["rows_read", "rows_written"])),
             refused: reports().map(|report| report.total.refused).sum(),
             errors: reports().map(|report| report.total.errors).sum(),
         }
@@ -89,6 +105,18 @@ pub fn store_per_op(report: &Report, counter: &str) -> Option<f64> {
     let answered = report.total.count + report.total.refused;
     let grown = report.store.get(counter)?;
     (answered > 0).then(|| grown / answered as f64)
+}
+
+/// How much some of the store's counters grew in a second; None: nobody counted.
+fn store_per_s(report: &Report, counters: &[&str]) -> Option<f64> {
+    let grown = counters.iter().map(|counter| report.store.get(*counter).copied());
+    let grown: f64 = grown.sum::<Option<f64>>()?;
+    Some(grown / report.total.elapsed_s).filter(|rate| rate.is_finite())
+}
+
+/// Reports of older programs do not have every latency.
+fn above_zero(us: f64) -> Option<f64> {
+    Some(us).filter(|us| *us > 0.0)
 }
 
 /// What a round trip really waited because of the store delay, on average.
@@ -118,6 +146,10 @@ mod tests {
         assert_eq!(levels[1].of_linear, Some(Spread { median: 0.95, lowest: 0.75, highest: 1.0 }));
         assert_eq!(levels[1].ops_per_s, Spread { median: 300.0, lowest: 190.0, highest: 400.0 });
         assert_eq!((levels[1].clients, levels[1].refused), (24, 3));
+        // 1000 in 3.5 s; nobody counted rows.
+        let trips = levels[0].store_round_trips_per_s.expect("they were counted");
+        assert!((trips.median - 1000.0 / 3.5).abs() < 1e-9 && levels[0].rows_per_s.is_none());
+        assert_eq!(levels[0].p99_us, Some(Spread { median: 3.5, lowest: 3.5, highest: 3.5 }));
         let delay = levels[0].delay_us.expect("it was counted");
         assert!((delay.median - 2500.0).abs() < 1e-9);
     }

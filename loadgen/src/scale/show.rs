@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
+use super::Config;
 use super::level::Level;
 use super::report::{Point, Scale};
 use crate::show::{figure, table};
 use crate::spread::Spread;
 
-const HEADS: [&str; 12] = [
+/// Of [`row`].
+pub(crate) const HEADS: [&str; 12] = [
     "namenodes",
     "clients",
     "ops/s",
@@ -22,32 +24,42 @@ const HEADS: [&str; 12] = [
     "a trip waits µs",
 ];
 
-/// The table, to be read.
-pub fn show(scale: &Scale) -> String {
-    let config = &scale.config;
+/// What was run.
+pub(crate) fn what(config: &Config) -> String {
     let creates = config.create_share.map(|share| format!(" with {share} % creates")).unwrap_or_default();
-    let mut text = format!(
-        "{}{creates}, closed loop, {} clients of each namenode, {} s after {} s of warm-up, {} rounds; {} files; store delay \
-         {} µs\n{} cores for namenodes and load generator together; build {}\n\n",
+    format!(
+        "{}{creates}, closed loop, {} clients of each namenode, {} s after {} s of warm-up, {} rounds; {} files",
         config.workload,
         config.clients_per_namenode,
         config.duration_s,
         config.warm_up_s,
         config.rounds,
         config.spec.files,
-        config.store_delay_us,
+    )
+}
+
+/// What the levels' figures are.
+pub(crate) const SPREADS: &str = "medians of the rounds, in parentheses their lowest and highest";
+
+/// The table, to be read.
+pub fn show(scale: &Scale) -> String {
+    let mut text = format!(
+        "{}; store delay {} µs\n{} cores for namenodes and load generator together; build {}\n\n",
+        what(&scale.config),
+        scale.config.store_delay_us,
         scale.machine_cores,
         scale.build,
     );
     text.push_str(&table(&HEADS, scale.levels.iter().map(row).collect()));
-    text.push_str("\nmedians of the rounds, in parentheses their lowest and highest\n");
+    let _ = writeln!(text, "\n{SPREADS}");
     for note in &scale.notes {
         let _ = writeln!(text, "note: {note}");
     }
     text
 }
 
-fn row(level: &Level) -> Vec<String> {
+/// A row of the table of levels.
+pub(crate) fn row(level: &Level) -> Vec<String> {
     let known = |figure: Option<Spread>, digits| figure.map_or("-".to_owned(), |spread| spread.text(digits));
     vec![
         level.namenodes.to_string(),

@@ -21,6 +21,8 @@ function meet(a, b) {
 }
 function faults(frame) {
   const page = frame.contentDocument, found = [], width = page.documentElement.clientWidth;
+  // With all tables open.
+  page.querySelectorAll('details').forEach(details => details.open = true);
   if (page.documentElement.scrollWidth > width) found.push(`it is ${page.documentElement.scrollWidth} wide`);
   const drawings = [...page.querySelectorAll('figure > svg')].filter(svg => svg.getBoundingClientRect().width > 0);
   if (drawings.length === 0) found.push('it has no drawing');

@@ -1,90 +1,24 @@
-//! Pages of reports that somebody with bad intentions wrote.
+//! Pages of what [`hostile`](super::hostile) has.
 
-use serde_json::{Value, json};
-use trellis_loadgen::page::axis::Axis;
-use trellis_loadgen::page::chart::{Chart, Point, Style};
-use trellis_loadgen::page::figure::Colour;
+use serde_json::json;
+use trellis_loadgen::findings::Findings;
 use trellis_loadgen::page::html::Html;
-use trellis_loadgen::page::{document, pair, run};
-use trellis_loadgen::report::Report;
+use trellis_loadgen::page::{model, pair, run, scale};
 
-/// Breaks out of whatever does not escape it.
-pub const HOSTILE: &str = "\"'></td></title></style><script>alert(1)</script><img src=x onerror=alert(2)>";
-
-/// Seconds with everything in them, some with nothing.
-fn seconds() -> Vec<Value> {
-    let second = |at: u64| match at {
-        4..=6 => json!({"count": 0, "ended": 0, "mean_us": 0.0, "begun": 400}),
-        _ => {
-            json!({"count": 350 + at * 7, "ended": 420 + at * 7, "mean_us": 900.0 * (at as f64 + 1.0), "refused": 30,
-                    "errors": 40, "max_us": 1e6 + at as f64, "begun": 400})
-        }
-    };
-    (0..20).map(second).collect()
-}
-
-fn operation(scale: f64) -> Value {
-    json!({"share": 0.1, "count": 7000, "ops_per_s": 350.0, "refused": 600, "errors": 800, "mean_us": 900.0 * scale,
-           "p50_us": 400.0 * scale, "p90_us": 2e3 * scale, "p99_us": 2.1e4 * scale, "p999_us": 2.2e4 * scale,
-           "max_us": 2.2e6, "store_round_trips_per_op": scale, "rows_per_op": 17.0 * scale, "seconds": seconds()})
-}
-
-/// A report in which every text is hostile, with many operations and much that was done to the servers.
-pub fn report() -> Report {
-    let names = "chmod_dir chmod_file chown_dir create delete list_dir open rename set_replication stat_dir stat_file";
-    let mut operations: serde_json::Map<String, Value> =
-        names.split(' ').enumerate().map(|(at, name)| (name.into(), operation(1.0 + at as f64))).collect();
-    operations.insert(HOSTILE.into(), operation(0.01));
-    let done = |from: f64, to: Option<f64>| json!({"what": HOSTILE, "intended_s": from, "begun_s": from, "ended_s": to, "done": true, "outcome": HOSTILE});
-    let mut disturbances = vec![done(4.0, Some(7.0)), done(12.0, None), done(19.9, Some(21.0))];
-    disturbances.extend((0..6).map(|at| done(15.0 + f64::from(at) * 0.1, None)));
-    let report = json!({
-        "schema": 1, "build": HOSTILE, "begun_at_ms": 1_764_636_000_000_u64, "run": 7,
-        "config": {"target": format!("hdfs://{HOSTILE}"), "base": format!("/{HOSTILE}"), "workload": "spotify",
-                   "create_share": 5.0, "clients": 64, "connections": 64, "rate": 4000.0, "arrivals": "poisson",
-                   "popularity": "uniform", "hot": null, "pick": "popular", "seed": u64::MAX, "warm_up_s": 1.0,
-                   "duration_s": 20.0, "cost_samples": 10, "metrics": [HOSTILE], "server_pids": [],
-                   "disturb": [format!("run:{HOSTILE}@4s")]},
-        "namespace": {"spec": {"files": 100_000, "depth": 7, "files_per_dir": 16, "dirs_per_dir": 2, "name_length": 34,
-                               "seed": 1}, "files_present": 99_990},
-        "metadata_only": true,
-        "total": {"count": 84_000, "ops_per_s": 4199.9, "refused": 7200, "errors": 9600, "elapsed_s": 20.02,
-                  "server_cpu_us_per_op": 78.3, "client_cpu_us_per_op": 20.1, "store_round_trips_per_op": 1.3,
-                  "rows_per_op": 20.5, "operations_per_group": 3.4, "conflicts": 1, "retries": 12, "failovers": 33,
-                  "resends": 44, "p50_us": 800.0, "p99_us": 2e6, "p999_us": 3e6, "max_us": 3.1e6},
-        "open_loop": {"offered": 80_000, "offered_per_s": 4000.0, "achieved_per_s": 3999.0, "never_begun": 0,
-                      "late_p50_us": 60.0, "late_p99_us": 100.0, "late_max_us": 9000.0},
-        "operations": operations,
-        "calls": {HOSTILE: {"ok": 1, "exceptions": 2, "servers_ok": 1, "servers_exceptions": 3}},
-        "store": {HOSTILE: 12.0},
-        "errors": [{"kind": HOSTILE, "count": 9600, "example": HOSTILE}],
-        "ended_early": true,
-        "disturbances": disturbances,
-        "episodes": [{"begins_with": HOSTILE, "from_s": 0.0, "to_s": 4.0, "count": 1, "refused": 2, "errors": 3,
-                      "late": 4, "max_us": 5.0, "failovers": 6, "resends": 7}],
-        "notes": [HOSTILE],
-    });
-    serde_json::from_value(report).unwrap()
-}
-
-/// A page with what the other pages do not have: points with margins, measured and predicted.
-pub fn curve() -> String {
-    let measured = [1.0, 2.0, 4.0, 8.0].map(|x| Point { margin: Some(900.0), ..Point::new(x, x * 11_000.0) });
-    let predicted = [8.0, 16.0, 30.0, 60.0].map(|x| Point::new(x, x * 10_500.0)).to_vec();
-    let chart = Chart::new(HOSTILE, Axis::linear("namenodes"), Axis::linear("operations/s"))
-        .with("ideal", Style::Reference, Colour::Grey, vec![Point::new(1.0, 11e3), Point::new(60.0, 660e3)])
-        .with("measured", Style::Measured, Colour::Blue, measured.to_vec())
-        .with("predicted", Style::Predicted, Colour::Orange, predicted);
-    let mut html = Html::default();
-    html.add(&chart.figure());
-    document(HOSTILE, &html)
-}
+use super::hostile::{self, HOSTILE, report};
 
 /// All pages, with a name each.
 pub fn all() -> Vec<(&'static str, String)> {
     let report = report();
     let pair = pair::page([&report, &report], [HOSTILE, "b.json"]);
-    vec![("run", run::page(&report)), ("pair", pair), ("curve", curve())]
+    let page = |findings: Findings| findings.page();
+    vec![
+        ("pair", pair),
+        ("run", page(report.into())),
+        ("replay", page(hostile::replay().into())),
+        ("scale", page(hostile::scale().into())),
+        ("model", page(hostile::model().into())),
+    ]
 }
 
 #[test]
@@ -135,4 +69,99 @@ fn a_report_of_an_older_program_has_a_page() {
         .for_each(|one| one["seconds"] = seconds.clone());
     let page = run::page(&serde_json::from_value(old).unwrap());
     assert!(page.contains("Throughput") && !page.contains("What was done to the servers"));
+}
+
+#[test]
+fn the_page_of_a_replay_accounts_for_every_line() {
+    let page = run::page(&hostile::replay());
+    for part in
+        ["replay at 10 times its pace", "<td>120\u{202f}000</td>", "<td>19\u{202f}100</td>", "-0.42 %"]
+    {
+        assert!(page.contains(part), "no {part:?}");
+    }
+}
+
+#[test]
+fn the_page_of_a_scale_run_draws_its_curve() {
+    let scale = hostile::scale();
+    let page = scale::page(&scale);
+    for part in [
+        "Namenodes on one store: 1, 2, 4, 8, 64",
+        "store delay: every round trip to the store waits 2 ms on purpose",
+        "Throughput by namenodes",
+        "CPU time for each operation that was answered",
+        "Round trips and commits",
+        "Rows read and written",
+        "All namenodes together",
+        "What a round trip waits on purpose",
+        "How busy the machine was",
+        "Latency of all operations",
+        // Its runs are marked: clients and servers counted 3 and 4 calls.
+        "15 of 15 runs are marked cached",
+        "operations/s that clients saw",
+    ] {
+        assert!(page.contains(part), "no {part:?}");
+    }
+    let (throughput, _) = page.split_once("CPU for each operation</h2>").unwrap();
+    // In both widths, and in the legend; each with an error bar and its ends.
+    assert_eq!(throughput.matches("class=\"full blue\"").count(), 5 * 2 + 1);
+    assert_eq!(throughput.matches("line margin blue").count(), 5 * 3 * 2);
+    assert!(throughput.contains("line dotted grey"), "the linear one");
+    // 64 times what one did, in the table below.
+    assert!(throughput.contains("<th scope=\"row\">64</th><td>676\u{202f}923</td>"), "{throughput}");
+    // What nobody knows is left out, and so it is without any run.
+    let mut old = serde_json::to_value(&scale).unwrap();
+    for level in old["levels"].as_array_mut().unwrap() {
+        for field in ["p50_us", "p99_us", "rows_per_s", "store_round_trips_per_s"] {
+            assert!(level.as_object_mut().unwrap().remove(field).is_some());
+        }
+        level["rows_per_op"] = json!(null);
+    }
+    let page = scale::page(&serde_json::from_value(old.clone()).unwrap());
+    for part in ["Latencies: unknown.", "All namenodes together: unknown.", "Rows read and written: unknown."]
+    {
+        assert!(page.contains(part), "no {part:?}");
+    }
+    (old["levels"], old["points"]) = (json!([]), json!([]));
+    assert!(scale::page(&serde_json::from_value(old).unwrap()).contains("Throughput: unknown."));
+}
+
+#[test]
+fn the_page_of_the_model_tells_what_it_rests_on() {
+    let all = hostile::model();
+    let page = model::page(&all);
+    assert!(all.assumptions.len() >= 6);
+    for assumption in &all.assumptions {
+        let mut escaped = Html::default();
+        escaped.text(assumption);
+        assert!(page.contains(escaped.as_str()), "no {assumption:?}");
+    }
+    for part in [
+        "<th scope=\"row\">CPU of a node for a row that is read</th><td>5.2 µs</td>",
+        "<th scope=\"row\">CPU of a namenode for a row</th><td>0.73 µs</td>",
+        "<th scope=\"row\">operations that may write</th><td>0.075</td>",
+        "<dd>1.25 M</dd><dd class=\"more\">60 namenodes, 12 nodes of the database</dd>",
+        "<th scope=\"col\">96 nodes</th>",
+        "<td>+4.0</td>",
+        "of 5 kinds of runs that it was not calibrated on",
+        // Where something was published there is a line.
+        "predicted, 12 nodes",
+        "Not every number of nodes has a line",
+    ] {
+        assert!(page.contains(part), "no {part:?}");
+    }
+    // Clusters are predicted or published, checked runs measured, too; whatever is predicted is hollow.
+    let (clusters, rest) = page.split_once("Where the time would go").unwrap();
+    let (times, checks) = rest.split_once("Measured runs, and what the model says of them").unwrap();
+    let count = |text: &str, what: &str| text.matches(&format!("class=\"{what} ")).count();
+    // Five lines of eleven clusters, in both widths and the legend; the others stand in the table.
+    assert_eq!((count(clusters, "hollow"), count(clusters, "full")), (5 * (11 * 2 + 1), 2 + 1));
+    assert!(count(clusters, "line dashed") > 0 && count(clusters, "line") == count(clusters, "line dashed"));
+    assert_eq!((count(times, "guess"), count(times, "bar")), (6 * 2, 0));
+    assert!(count(checks, "hollow") > 0 && count(checks, "full") > 0);
+    // Without checks nobody knows how far off it is.
+    let mut unchecked = all;
+    unchecked.checks.clear();
+    let page = model::page(&unchecked);
+    assert!(page.contains("No measured runs were given") && page.contains("<dd>unknown</dd>"));
 }

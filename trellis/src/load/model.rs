@@ -9,9 +9,8 @@ use trellis_loadgen::model::calibrate::Calibration;
 use trellis_loadgen::model::check::{Check, worst};
 use trellis_loadgen::model::cluster::{Database, Machines};
 use trellis_loadgen::model::report::{Model, Question};
-use trellis_loadgen::model::show::show;
 
-use crate::output::print;
+use super::outputs;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -24,7 +23,7 @@ not measured; its figures as given are of one PostgreSQL server. docs/LOAD.md sa
 
 /// Options of `trellis load model`.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLE, mut_arg("report", |report| report.default_value("model.json")))]
 pub struct Args {
     /// The report of a run, or of a scale run
     #[arg(long, value_name = "FILE")]
@@ -88,13 +87,13 @@ pub struct Args {
     /// From a client to its namenode and back
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = humantime::parse_duration)]
     network: Duration,
-    /// Where to write what came of it; a file that is there is replaced
-    #[arg(long, value_name = "FILE", default_value = "model.json")]
-    report: PathBuf,
+    #[command(flatten)]
+    outputs: outputs::OutputArgs,
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
+    let outputs = args.outputs.check()?;
     if !(args.write_us >= 0.0 && args.write_us.is_finite()) {
         bail!("--write-us {}: a time is not negative", args.write_us);
     }
@@ -103,12 +102,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     for path in &args.check {
         checks.extend(Check::all(&calibration, path)?);
     }
-    let (within, path) = (args.within, args.report.clone());
+    let within = args.within.map(|within| (within, worst(&checks)));
     let model = Model::of(calibration, checks, question(args))?;
-    model.write(&path)?;
-    print(show(&model).trim_end())?;
-    print(format_args!("report: {}", path.display()))?;
-    match within.map(|within| (within, worst(&model.checks))) {
+    outputs.keep(&model.into())?;
+    match within {
         Some((_, None)) => {
             bail!("nothing was checked: all runs given are those that the model was calibrated on")
         }

@@ -1,13 +1,13 @@
-//! What a measurement leaves behind: its report, and a page of it.
+//! What a measurement, or the model, leaves behind: a report, and a page of it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
+use trellis_loadgen::findings::Findings;
 use trellis_loadgen::report::Report;
 use trellis_loadgen::saved::write_whole;
-use trellis_loadgen::show::show;
 use trellis_loadgen::stop::Stop;
 
 use crate::output::{complain, print};
@@ -15,7 +15,7 @@ use crate::output::{complain, print};
 /// The exit code of what Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
 
-/// Where a report goes.
+/// Where a report goes; commands that leave another kind behind give it another name as the usual one.
 #[derive(clap::Args)]
 pub struct OutputArgs {
     /// Where to write the report; one that is there is replaced. A page to look at is written beside it, with .html
@@ -58,13 +58,19 @@ impl Outputs {
             report = measured => report?,
             aborted = interrupted(stop) => return aborted,
         };
-        report.write(&self.report)?;
-        print(show(&report).trim_end())?;
-        print(format_args!("report: {}", self.report.display()))?;
-        if let Some(page) = &self.page {
-            write_page(page, &trellis_loadgen::page::run::page(&report))?;
-        }
+        self.keep(&report.into())?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Writes and prints what came of it.
+    pub fn keep(&self, findings: &Findings) -> Result<()> {
+        findings.write(&self.report)?;
+        print(findings.show().trim_end())?;
+        print(format_args!("report: {}", self.report.display()))?;
+        match &self.page {
+            Some(page) => write_page(page, &findings.page()),
+            None => Ok(()),
+        }
     }
 }
 

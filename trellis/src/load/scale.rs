@@ -13,13 +13,14 @@ use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::run::run as make_run;
 use trellis_loadgen::scale::Config;
 use trellis_loadgen::scale::report::{Point, Scale};
-use trellis_loadgen::scale::show::{line, show};
+use trellis_loadgen::scale::show::line;
 use trellis_loadgen::target::Target;
 
+use super::outputs;
 use crate::config::Sources;
 use crate::limits::raise_open_files;
 use crate::one_thread;
-use crate::output::{print, say};
+use crate::output::say;
 use crate::store::init::init;
 use crate::up::data_dir::DataDir;
 use crate::up::fleet::Fleet;
@@ -37,7 +38,7 @@ the figures mean.";
 
 /// Options of `trellis load scale`.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLE, mut_arg("report", |report| report.default_value("scale.json")))]
 pub struct Args {
     /// How many namenodes, one number after another
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "1,2,4,8")]
@@ -75,9 +76,8 @@ pub struct Args {
     /// Where the store and logs lie, and stay; without it, in a folder that is removed at the end
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where to write what came of it; a file that is there is replaced
-    #[arg(long, value_name = "FILE", default_value = "scale.json")]
-    report: PathBuf,
+    #[command(flatten)]
+    outputs: outputs::OutputArgs,
     #[command(flatten)]
     sources: Sources,
 }
@@ -93,6 +93,7 @@ const STORE_DELAY: &str = "store_delay";
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode> {
     raise_open_files();
+    let outputs = args.outputs.check()?;
     let config = config(&args);
     config.check()?;
     if args.sources.set.iter().any(|pair| pair.trim_start().starts_with(STORE_DELAY)) {
@@ -113,9 +114,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         scale = measure(&mut plan, delayed, config) => scale?,
         () = signals.next() => bail!("stopped before the end: nothing was written"),
     };
-    scale.write(&args.report)?;
-    print(show(&scale).trim_end())?;
-    print(format_args!("report: {}", args.report.display()))?;
+    outputs.keep(&scale.into())?;
     Ok(ExitCode::SUCCESS)
 }
 

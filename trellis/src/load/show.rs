@@ -1,13 +1,13 @@
 //! `trellis load show`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use trellis_loadgen::compare::compare;
-use trellis_loadgen::page::{pair, run};
+use trellis_loadgen::findings::Findings;
+use trellis_loadgen::page::pair;
 use trellis_loadgen::report::Report;
-use trellis_loadgen::show::show;
 
 use super::outputs::write_page;
 use crate::output::print;
@@ -15,19 +15,20 @@ use crate::output::print;
 const EXAMPLE: &str = "\
 Examples:
   trellis load show report.json
+  trellis load show scale.json --html scale.html
   trellis load show stock.json trellis.json
   trellis load show stock.json trellis.json --html compared.html
 
-Two reports are compared with 95 % margins, from the seconds of each run; what was not the same in both runs is listed.";
+Two reports of runs are compared with 95 % margins, from the seconds of each run; what was not the same in both runs is listed.";
 
 /// Options of `trellis load show`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Args {
-    /// A report
+    /// A report: of a run or a replay, of scale, of the model
     #[arg(value_name = "A")]
     report: PathBuf,
-    /// Another, to compare it with
+    /// Of two runs, the other, to compare it with
     #[arg(value_name = "B")]
     other: Option<PathBuf>,
     /// Also writes a page to look at; one that is there is replaced
@@ -35,17 +36,29 @@ pub struct Args {
     html: Option<PathBuf>,
 }
 
+/// A report that can be compared.
+fn run_of(path: &Path) -> Result<Report> {
+    match Findings::read(path)? {
+        Findings::Run(report) => Ok(*report),
+        Findings::Scale(_) | Findings::Model(_) => {
+            bail!("{}: only reports of runs are compared", path.display())
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let report = Report::read(&args.report)?;
     let (text, page) = match &args.other {
         Some(path) => {
-            let other = Report::read(path)?;
+            let (report, other) = (run_of(&args.report)?, run_of(path)?);
             let names = [&args.report, path].map(|path| path.display().to_string());
             let names = names.each_ref().map(String::as_str);
             (compare(&report, &other), pair::page([&report, &other], names))
         }
-        None => (show(&report), run::page(&report)),
+        None => {
+            let findings = Findings::read(&args.report)?;
+            (findings.show(), findings.page())
+        }
     };
     print(text.trim_end())?;
     if let Some(path) = &args.html {
