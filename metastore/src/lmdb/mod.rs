@@ -88,7 +88,7 @@ impl Default for LmdbConfig {
     fn default() -> Self {
         LmdbConfig {
             form: Form::Plain,
-            merge_every: Duration::from_secs(4),
+            merge_every: Duration::from_secs(2),
             log_bytes: 128 << 20,
             map_bytes: 1 << 40,
             stale_reader_check: Duration::from_secs(5),

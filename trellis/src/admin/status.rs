@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "TRELLIS_DATA", default_value = "trellis-data")]
     data: PathBuf,
     /// How long to watch the heartbeat counters
-    #[arg(long, value_name = "TIME", default_value = "2500ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     watch: Duration,
 }
 

@@ -287,7 +287,7 @@ fn one_namenode_has_its_store_alone() {
             "{why}"
         );
     }
-    let status = output(&["admin", "status", "--watch", "2s", "--data", &data]);
+    let status = output(&["admin", "status", "--watch", "5s", "--data", &data]);
     let said = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.status.success() && said.contains("alive"), "{said} {}", complaint(&status));
     kill(pid, Signal::SIGKILL).unwrap();
