@@ -112,7 +112,8 @@ mod tests {
                     children,
                 };
                 let key = name_bytes(name.as_bytes());
-                let entry = Entry { key: &key, inode: Shown::from(inode).map(str::as_bytes), mtime_ms: -1, children };
+                let entry =
+                    Entry { key: &key, inode: Shown::from(inode).map(str::as_bytes), mtime_ms: -1, children };
                 let mut encoded = Vec::new();
                 put_entry(&entry, &mut encoded);
                 assert_eq!(encoded, status(whole).encode_to_vec(), "{name:?} {inode:?}");
