@@ -5,6 +5,7 @@
 //! which says where directories and files are. What they are called is in [`names`](crate::names).
 
 use std::fmt;
+use std::iter;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -216,10 +217,26 @@ impl Spec {
 
     /// The directory above another.
     pub fn parent(&self, dir: u32) -> Option<u32> {
-        if let Some(like) = &self.like {
-            return like.layout().parent(dir);
+        match &self.like {
+            Some(like) => like.layout().parent(dir),
+            None => self.parent_in(self.dirs_per_tree(), dir),
         }
+    }
+
+    /// A directory and those above it, from the lowest to the highest.
+    pub fn chain(&self, dir: u32) -> Vec<u32> {
         let tree = self.dirs_per_tree();
+        let mut chain = Vec::with_capacity(self.depth as usize);
+        let above = |dir: &u32| match &self.like {
+            Some(like) => like.layout().parent(*dir),
+            None => self.parent_in(tree, *dir),
+        };
+        chain.extend(iter::successors(Some(dir), above));
+        chain
+    }
+
+    /// In a namespace of trees of so many directories.
+    fn parent_in(&self, tree: u64, dir: u32) -> Option<u32> {
         let (first, place) = (u64::from(dir) / tree * tree, u64::from(dir) % tree);
         // Both are at most `dir`.
         (place > 0).then(|| (first + (place - 1) / u64::from(self.dirs_per_dir)) as u32)
