@@ -2,14 +2,15 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
-use prost::encoding::{encode_varint, encoded_len_varint};
+use prost::encoding::encode_varint;
 
+use super::field::{put_string, put_varint, string_len, varint_len, zigzag};
+use super::header::ResponseHeader;
 use super::preamble::{self, Auth};
 use super::{CONTEXT_CALL_ID, CallId, NO_RETRY, PING_CALL_ID};
 use crate::common::rpc_response_header_proto::RpcStatusProto as Status;
 use crate::common::{
-    IpcConnectionContextProto, RpcKindProto, RpcResponseHeaderProto, UserInformationProto,
-    rpc_request_header_proto::OperationProto,
+    IpcConnectionContextProto, RpcKindProto, UserInformationProto, rpc_request_header_proto::OperationProto,
 };
 use crate::exception::{Kind, RpcError};
 use crate::frame::{Part, TooLarge, put_frame, take_delimited};
@@ -64,11 +65,9 @@ impl Part for Header<'_> {
     fn message_len(&self) -> usize {
         let Self { id, caller_context } = self;
         let context = caller_context.map_or(0, |text| string_len(string_len(text.len())));
-        4 + 1
-            + encoded_len_varint(zigzag(id.call_id))
+        4 + varint_len(zigzag(id.call_id))
             + string_len(id.client_id.len())
-            + 1
-            + encoded_len_varint(zigzag(id.retry_count))
+            + varint_len(zigzag(id.retry_count))
             + context
     }
 
@@ -96,7 +95,7 @@ struct Method {
 impl Part for Method {
     fn message_len(&self) -> usize {
         let Self { name, service } = self;
-        string_len(name.len()) + string_len(service.protocol.len()) + 1 + encoded_len_varint(service.version)
+        string_len(name.len()) + string_len(service.protocol.len()) + varint_len(service.version)
     }
 
     fn put_message(&self, out: &mut BytesMut) {
@@ -104,28 +103,6 @@ impl Part for Method {
         put_string(out, 2, self.service.protocol.as_bytes());
         put_varint(out, 3, self.service.version);
     }
-}
-
-/// Field numbers here are below 16, so that a tag is one byte.
-fn put_varint(out: &mut BytesMut, number: u8, value: u64) {
-    out.put_u8(number << 3);
-    encode_varint(value, out);
-}
-
-fn put_string(out: &mut BytesMut, number: u8, bytes: &[u8]) {
-    out.put_u8(number << 3 | 2);
-    encode_varint(bytes.len() as u64, out);
-    out.put_slice(bytes);
-}
-
-/// Size of a string field: tag, length, bytes.
-fn string_len(len: usize) -> usize {
-    1 + encoded_len_varint(len as u64) + len
-}
-
-/// The coding of sint32.
-fn zigzag(value: i32) -> u64 {
-    u64::from((value << 1 ^ value >> 31) as u32)
 }
 
 /// One response frame.
@@ -144,11 +121,13 @@ pub struct Answer {
 impl Answer {
     /// Reads a frame that [`crate::frame::next_frame`] cut off. An error means that the connection is unusable.
     pub fn read(mut frame: Bytes) -> Result<Self, RpcError> {
-        let header = decode_request::<RpcResponseHeaderProto>(take_delimited(&mut frame)?)?;
+        let header_bytes = take_delimited(&mut frame)?;
+        let header = ResponseHeader::decode(&header_bytes)
+            .map_err(|error| RpcError::new(Kind::InvalidProtocolBuffer, error.to_string()))?;
         let status = Status::try_from(header.status).unwrap_or(Status::Fatal);
         let outcome = match status {
             Status::Success => Ok(take_delimited(&mut frame)?),
-            _ => Err(RpcError::from_wire(header.exception_class_name(), header.error_msg())),
+            _ => Err(RpcError::from_wire(header.exception_class_name, header.error_msg)),
         };
         if !frame.is_empty() {
             let text =
@@ -157,7 +136,7 @@ impl Answer {
         }
         Ok(Self {
             call_id: header.call_id as i32,
-            client_id: header.client_id.unwrap_or_default(),
+            client_id: header_bytes.slice(header.client_id),
             fatal: status == Status::Fatal,
             outcome,
         })

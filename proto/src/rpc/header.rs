@@ -1,4 +1,5 @@
-//! The two headers of a request, decoded by hand: they precede every call, and only a few of their fields matter.
+//! The two headers of a request and the one of a response, decoded by hand: they precede every call and every answer, and
+//! only a few of their fields matter.
 
 use std::ops::Range;
 
@@ -24,6 +25,19 @@ pub(crate) struct MethodHeader<'a> {
     pub method: &'a str,
     pub protocol: &'a str,
     pub version: u64,
+}
+
+/// `RpcResponseHeaderProto`, as far as a client looks at it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ResponseHeader<'a> {
+    pub call_id: u32,
+    /// One of RpcStatusProto's.
+    pub status: i32,
+    /// These are empty if absent.
+    pub exception_class_name: &'a str,
+    pub error_msg: &'a str,
+    /// A position in the bytes given to `decode`.
+    pub client_id: Range<usize>,
 }
 
 /// A header is malformed or lacks required fields.
@@ -100,6 +114,31 @@ impl<'a> MethodHeader<'a> {
     }
 }
 
+impl<'a> ResponseHeader<'a> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, HeaderError> {
+        let (mut call_id, mut status, mut client_id) = (None, None, 0..0);
+        let (mut exception_class_name, mut error_msg) = ("", "");
+        let mut reader = Reader::new(bytes);
+        while let Some(field) = reader.field()? {
+            let end = bytes.len() - reader.rest().len();
+            match (field.number, field.value) {
+                (1, Value::Varint(v)) => call_id = Some(v as u32),
+                (2, Value::Varint(v)) => status = small_enum(v, 2).or(status),
+                (4, Value::Bytes(b)) => exception_class_name = utf8(b)?,
+                (5, Value::Bytes(b)) => error_msg = utf8(b)?,
+                (7, Value::Bytes(b)) => client_id = end - b.len()..end,
+                _ => {}
+            }
+        }
+        match (call_id, status) {
+            (Some(call_id), Some(status)) => {
+                Ok(Self { call_id, status, exception_class_name, error_msg, client_id })
+            }
+            (call_id, status) => Err(missing(&[("callId", call_id.is_none()), ("status", status.is_none())])),
+        }
+    }
+}
+
 /// Where `RPCCallerContextProto.context` lies; `start` is the position of `bytes` in the header.
 fn context_of(bytes: &[u8], start: usize) -> Result<Range<usize>, HeaderError> {
     let mut reader = Reader::new(bytes);
@@ -138,7 +177,8 @@ mod tests {
 
     use super::*;
     use crate::common::{
-        RequestHeaderProto, RpcCallerContextProto, RpcRequestHeaderProto, RpcTraceInfoProto,
+        RequestHeaderProto, RpcCallerContextProto, RpcRequestHeaderProto, RpcResponseHeaderProto,
+        RpcTraceInfoProto,
     };
 
     #[test]
@@ -182,6 +222,37 @@ mod tests {
     }
 
     #[test]
+    fn response_header_as_prost_writes_it() {
+        for (call_id, status, class, text) in [
+            (0, 0, None, None),
+            (u32::MAX, 1, Some("java.io.IOException"), Some("why")),
+            (300, 2, Some("\u{e9}"), None),
+        ] {
+            let prost = RpcResponseHeaderProto {
+                call_id,
+                status,
+                server_ipc_version_num: Some(9),
+                exception_class_name: class.map(str::to_owned),
+                error_msg: text.map(str::to_owned),
+                error_detail: Some(15),
+                client_id: Some(Bytes::from_static(b"0123456789abcdef")),
+                retry_count: Some(-1),
+                state_id: Some(i64::MIN),
+                router_federated_state: Some(Bytes::from_static(b"state")),
+            };
+            let bytes = prost.encode_to_vec();
+            let ours = ResponseHeader::decode(&bytes).unwrap();
+            assert_eq!((ours.call_id, ours.status), (call_id, status));
+            assert_eq!(
+                (ours.exception_class_name, ours.error_msg),
+                (class.unwrap_or(""), text.unwrap_or(""))
+            );
+            assert_eq!(&bytes[ours.client_id], b"0123456789abcdef");
+        }
+        assert_eq!(ResponseHeader::decode(b"\x08\x05\x10\x00").map(|ours| ours.client_id), Ok(0..0));
+    }
+
+    #[test]
     fn what_is_missing_or_malformed() {
         assert_eq!(RpcHeader::decode(b""), Err(HeaderError::Missing(vec!["callId", "clientId"])));
         assert_eq!(RpcHeader::decode(b"\x18\x02"), Err(HeaderError::Missing(vec!["clientId"])));
@@ -189,6 +260,12 @@ mod tests {
         assert_eq!(no_context, Err(HeaderError::Missing(vec!["callerContext.context"])));
         let unknown_enums = RpcHeader::decode(b"\x08\x07\x10\x03\x18\x02\x22\x00").unwrap();
         assert_eq!((unknown_enums.rpc_kind, unknown_enums.rpc_op), (None, None));
+        assert_eq!(ResponseHeader::decode(b""), Err(HeaderError::Missing(vec!["callId", "status"])));
+        // A status that nobody knows is none.
+        let unknown_status = ResponseHeader::decode(b"\x08\x05\x10\x03");
+        assert_eq!(unknown_status, Err(HeaderError::Missing(vec!["status"])));
+        let not_text = ResponseHeader::decode(b"\x08\x05\x10\x01\x2a\x01\xff");
+        assert_eq!(not_text, Err(HeaderError::Wire(WireError::InvalidUtf8)));
         assert_eq!(MethodHeader::decode(b"\x0a\x01\xff"), Err(HeaderError::Wire(WireError::InvalidUtf8)));
         let text = MethodHeader::decode(b"").unwrap_err().to_string();
         assert_eq!(

@@ -3,6 +3,7 @@
 //! A server feeds a [`ServerConn`] and answers with [`reply`]; a client uses [`client`]. Neither does any IO.
 
 pub mod client;
+mod field;
 mod header;
 mod preamble;
 pub mod reply;

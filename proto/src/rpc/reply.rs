@@ -3,18 +3,19 @@
 use bytes::{Bytes, BytesMut};
 use prost::Message;
 
+use super::field::{put_string, put_varint, string_len, varint_len, zigzag};
 use super::{CallId, IPC_VERSION};
-use crate::common::RpcResponseHeaderProto;
 use crate::common::rpc_response_header_proto::{RpcErrorCodeProto as Code, RpcStatusProto as Status};
 use crate::exception::{Kind, RpcError};
-use crate::frame::{TooLarge, put_frame};
+use crate::frame::{Part, TooLarge, put_frame};
 
 /// The longest exception text that is sent, in bytes; the rest is cut off.
 const MAX_MESSAGE_BYTES: usize = 32 << 10;
 
 /// Appends the result of a call. A result that no client would take is answered with an IOException.
 pub fn put_success<M: Message>(out: &mut BytesMut, id: &CallId, response: &M) {
-    if let Err(TooLarge { bytes }) = put_frame(out, [&header(id, Status::Success), response]) {
+    let header = Header { id, status: Status::Success, exception: None };
+    if let Err(TooLarge { bytes }) = put_frame(out, [&header, response]) {
         let error = RpcError::new(
             Kind::Io,
             format!("the answer has {bytes} bytes, more than a client takes: ask for less at a time"),
@@ -37,24 +38,45 @@ pub(super) fn fatal(id: &CallId, code: Code, error: &RpcError) -> Bytes {
 
 fn put_exception(out: &mut BytesMut, id: &CallId, status: Status, code: Code, error: &RpcError) {
     let message = error.message.get(..floor_char_boundary(&error.message)).unwrap_or_default();
-    let header = RpcResponseHeaderProto {
-        exception_class_name: Some(error.kind.class().to_owned()),
-        error_msg: Some(message.to_owned()),
-        error_detail: Some(code.into()),
-        ..header(id, status)
-    };
+    let header = Header { id, status, exception: Some((error.kind.class(), message, code)) };
     // Only a client id of over 128 MiB could make this too large, and that did not fit into a request.
     let _ = put_frame(out, [&header]);
 }
 
-fn header(id: &CallId, status: Status) -> RpcResponseHeaderProto {
-    RpcResponseHeaderProto {
-        call_id: id.call_id as u32,
-        status: status.into(),
-        server_ipc_version_num: Some(u32::from(IPC_VERSION)),
-        client_id: Some(id.client_id.clone()),
-        retry_count: Some(id.retry_count),
-        ..Default::default()
+/// `RpcResponseHeaderProto`, put together in place: it precedes every answer.
+struct Header<'a> {
+    id: &'a CallId,
+    status: Status,
+    /// Class, text, detail.
+    exception: Option<(&'a str, &'a str, Code)>,
+}
+
+impl Part for Header<'_> {
+    fn message_len(&self) -> usize {
+        let Self { id, status, exception } = self;
+        let exception = exception.map_or(0, |(class, text, code)| {
+            string_len(class.len()) + string_len(text.len()) + varint_len(code as u64)
+        });
+        varint_len(u64::from(id.call_id as u32))
+            + varint_len(*status as u64)
+            + varint_len(u64::from(IPC_VERSION))
+            + exception
+            + string_len(id.client_id.len())
+            + varint_len(zigzag(id.retry_count))
+    }
+
+    fn put_message(&self, out: &mut BytesMut) {
+        let Self { id, status, exception } = self;
+        put_varint(out, 1, u64::from(id.call_id as u32));
+        put_varint(out, 2, *status as u64);
+        put_varint(out, 3, u64::from(IPC_VERSION));
+        if let Some((class, text, code)) = exception {
+            put_string(out, 4, class.as_bytes());
+            put_string(out, 5, text.as_bytes());
+            put_varint(out, 6, *code as u64);
+        }
+        put_string(out, 7, &id.client_id);
+        put_varint(out, 8, zigzag(id.retry_count));
     }
 }
 
@@ -70,6 +92,39 @@ fn floor_char_boundary(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::RpcResponseHeaderProto;
+
+    #[test]
+    fn headers_are_what_prost_would_write() {
+        for (call_id, retry_count, client_id) in
+            [(0, 0, &b""[..]), (i32::MAX, i32::MIN, &[7; 16]), (-1, -1, &[9; 200])]
+        {
+            let id = CallId { call_id, retry_count, client_id: Bytes::copy_from_slice(client_id) };
+            let by_prost = RpcResponseHeaderProto {
+                call_id: call_id as u32,
+                status: Status::Success.into(),
+                server_ipc_version_num: Some(u32::from(IPC_VERSION)),
+                client_id: Some(id.client_id.clone()),
+                retry_count: Some(retry_count),
+                ..Default::default()
+            };
+            let (mut ours, mut prosts) = (BytesMut::new(), BytesMut::new());
+            put_success(&mut ours, &id, &());
+            put_frame(&mut prosts, [&by_prost as &dyn Part, &()]).unwrap();
+            assert_eq!(ours, prosts);
+            let by_prost = RpcResponseHeaderProto {
+                status: Status::Error.into(),
+                exception_class_name: Some(Kind::FileNotFound.class().to_owned()),
+                error_msg: Some("/a".to_owned()),
+                error_detail: Some(Kind::FileNotFound.row().code.into()),
+                ..by_prost
+            };
+            let (mut ours, mut prosts) = (BytesMut::new(), BytesMut::new());
+            put_error(&mut ours, &id, &RpcError::new(Kind::FileNotFound, "/a"));
+            put_frame(&mut prosts, [&by_prost as &dyn Part]).unwrap();
+            assert_eq!(ours, prosts);
+        }
+    }
 
     #[test]
     fn long_texts_are_cut_between_characters() {
