@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prost::Message;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use trellis_proto::hdfs::client_namenode_protocol;
 use trellis_proto::methods::Rpc;
@@ -29,7 +30,7 @@ const DEFAULT_UMASK: u16 = 0o022;
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A client of one file system, for one user. Clones share everything; a client may be used by any number of tasks at
-/// once, inside one tokio runtime. Nothing is connected before the first call.
+/// once, inside one tokio runtime (or, with [`Builder::runtime`], several). Nothing is connected before the first call.
 #[derive(Debug, Clone)]
 pub struct Client(pub(crate) Arc<Inner>);
 
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     pub umask: u16,
     pub leases: Leases,
     pub datanodes: Datanodes,
+    runtime: Option<Handle>,
     /// And when they were asked for.
     pub defaults: Mutex<Option<(Instant, ServerDefaults)>>,
 }
@@ -68,6 +70,7 @@ pub struct Builder {
     retry: RetryPolicy,
     lease_renew_interval: Duration,
     count_answers: bool,
+    runtime: Option<Handle>,
 }
 
 /// A client needs at least one namenode.
@@ -130,6 +133,13 @@ impl Builder {
         self
     }
 
+    /// Where its connections to namenodes run, wherever calls come from: calls from there need no other thread. Without it,
+    /// where the call comes from that needs one.
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
     /// The client. Fails only for want of namenodes.
     pub fn build(self) -> std::result::Result<Client, NoNamenodes> {
         if self.namenodes.is_empty() {
@@ -143,6 +153,7 @@ impl Builder {
                 service: &client_namenode_protocol::SERVICE,
                 identity: identity.clone(),
                 config: self.connection.clone(),
+                runtime: self.runtime.clone(),
             })
         };
         let namenodes: Vec<_> = self.namenodes.into_iter().map(dial).collect();
@@ -154,6 +165,7 @@ impl Builder {
             umask: self.umask,
             leases: Leases::new(self.lease_renew_interval),
             datanodes: Datanodes::new(self.data),
+            runtime: self.runtime,
             defaults: Mutex::new(None),
         })))
     }
@@ -173,6 +185,7 @@ impl Client {
             retry: RetryPolicy::default(),
             lease_renew_interval: LEASE_RENEW_INTERVAL,
             count_answers: false,
+            runtime: None,
         }
     }
 
@@ -215,6 +228,11 @@ impl Client {
     /// are counted ([`Builder::count_answers`]).
     pub fn answers(&self) -> BTreeMap<&'static str, Answers> {
         self.0.failover.answers()
+    }
+
+    /// Where its connections to namenodes run, if that was said.
+    pub fn runtime(&self) -> Option<&Handle> {
+        self.0.runtime.as_ref()
     }
 
     /// The user that the namenode sees.

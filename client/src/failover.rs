@@ -12,8 +12,8 @@
 //! id, so that the retry cache, which all namenodes share, knows it again.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use prost::Message;
@@ -33,7 +33,10 @@ use crate::tally::{Answers, Tally};
 /// The namenodes of one file system, and which of them is asked.
 #[derive(Debug)]
 pub(crate) struct Failover {
-    route: Mutex<Route>,
+    /// Never empty.
+    namenodes: Vec<Namenode>,
+    /// Position of the one that is asked.
+    current: AtomicUsize,
     identity: Arc<Identity>,
     policy: RetryPolicy,
     made: Instant,
@@ -42,14 +45,6 @@ pub(crate) struct Failover {
     failovers: AtomicU64,
     resends: AtomicU64,
     tally: Option<Tally>,
-}
-
-#[derive(Debug)]
-struct Route {
-    /// Never empty.
-    namenodes: Vec<Namenode>,
-    /// Position of the one that is asked.
-    current: usize,
 }
 
 /// Attempts of one call so far.
@@ -95,9 +90,9 @@ impl Failover {
         policy: RetryPolicy,
         count_answers: bool,
     ) -> Self {
-        let current = if first < namenodes.len() { first } else { 0 };
         Self {
-            route: Mutex::new(Route { namenodes, current }),
+            current: AtomicUsize::new(if first < namenodes.len() { first } else { 0 }),
+            namenodes,
             identity,
             policy,
             made: Instant::now(),
@@ -109,7 +104,7 @@ impl Failover {
     }
 
     pub fn namenodes(&self) -> Vec<Namenode> {
-        self.lock().namenodes.clone()
+        self.namenodes.clone()
     }
 
     /// How often the client went over to another namenode, and how often a call was sent again.
@@ -128,17 +123,28 @@ impl Failover {
         rpc: &Rpc<Request, Response>,
         request: &Request,
     ) -> Result<Response> {
-        let mut id = CallId {
+        let id = CallId {
             call_id: self.identity.next_call_id(),
             retry_count: 0,
             client_id: self.identity.client_id.clone(),
         };
-        let mut namenode = self.current();
-        let mut fault = match self.send(&namenode, rpc, &id, request).await {
-            Ok(bytes) => return decoded(rpc, bytes, &namenode, 1),
-            Err(fault) => fault,
-        };
-        // From here on it may be slow.
+        let namenode = self.current();
+        match self.send(namenode, rpc, &id, request).await {
+            Ok(bytes) => decoded(rpc, bytes, namenode, 1),
+            // On the heap: few calls come here, and the others' futures are to be small.
+            Err(fault) => Box::pin(self.call_again(rpc, id, request, namenode, fault)).await,
+        }
+    }
+
+    /// Goes on with a call of which the first attempt failed.
+    async fn call_again<'a, Request: Message, Response: Checked>(
+        &'a self,
+        rpc: &Rpc<Request, Response>,
+        mut id: CallId,
+        request: &Request,
+        mut namenode: &'a Namenode,
+        mut fault: Fault,
+    ) -> Result<Response> {
         let begun = Instant::now();
         let mut tries = Tries { sends: 1, ..Tries::default() };
         loop {
@@ -155,7 +161,7 @@ impl Failover {
                 tracing::info!(method = rpc.name, %address, %fault, "no answer; trying again in {wait} s, for {left} s more");
             }
             if step == Step::Another {
-                self.leave(&namenode);
+                self.leave(namenode);
             }
             if !wait.is_zero() {
                 time::sleep(wait).await;
@@ -164,8 +170,8 @@ impl Failover {
             id.retry_count += 1;
             tries.sends += 1;
             self.resends.fetch_add(1, Ordering::Relaxed);
-            match self.send(&namenode, rpc, &id, request).await {
-                Ok(bytes) => return decoded(rpc, bytes, &namenode, tries.sends),
+            match self.send(namenode, rpc, &id, request).await {
+                Ok(bytes) => return decoded(rpc, bytes, namenode, tries.sends),
                 Err(new) => fault = new,
             }
         }
@@ -189,18 +195,20 @@ impl Failover {
         answer
     }
 
-    fn current(&self) -> Namenode {
-        let route = self.lock();
-        // `current` is always in range; the first is there as well.
-        route.namenodes.get(route.current).unwrap_or(&route.namenodes[0]).clone()
+    fn current(&self) -> &Namenode {
+        // It is always in range; the first is there as well.
+        self.namenodes.get(self.current.load(Ordering::Acquire)).unwrap_or(&self.namenodes[0])
     }
 
     /// Goes on to the next namenode, unless another call has done so already.
     fn leave(&self, failed: &Namenode) {
-        let mut route = self.lock();
-        let still = route.namenodes.get(route.current).is_some_and(|current| current.is(failed));
-        if still && route.namenodes.len() > 1 {
-            route.current = (route.current + 1) % route.namenodes.len();
+        let current = self.current.load(Ordering::Acquire);
+        let still = self.namenodes.get(current).is_some_and(|current| current.is(failed));
+        if !still || self.namenodes.len() == 1 {
+            return;
+        }
+        let next = (current + 1) % self.namenodes.len();
+        if self.current.compare_exchange(current, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.failovers.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -212,7 +220,7 @@ impl Failover {
             Step::GiveUp => return None,
             Step::SameLater => (&mut tries.retries, policy.max_retries, 0),
             // The others are asked at once.
-            Step::Another => (&mut tries.failovers, policy.max_failovers, self.lock().namenodes.len() - 1),
+            Step::Another => (&mut tries.failovers, policy.max_failovers, self.namenodes.len() - 1),
         };
         if *count >= limit {
             return None;
@@ -231,10 +239,6 @@ impl Failover {
             Some(unanswered) if !self.answered.load(Ordering::Relaxed) => last.min(unanswered),
             _ => last,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Route> {
-        self.route.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

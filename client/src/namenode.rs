@@ -40,7 +40,13 @@ impl Namenode {
         user: String,
         config: ConnectionConfig,
     ) -> Self {
-        Self::new(Dial { address, service, identity: Arc::new(Identity::new(user, None)), config })
+        Self::new(Dial {
+            address,
+            service,
+            identity: Arc::new(Identity::new(user, None)),
+            config,
+            runtime: None,
+        })
     }
 
     /// Where it listens.

@@ -5,7 +5,7 @@
 //! and one that cannot begin in time begins later; its latency counts from when it was to begin.
 
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::thread;
@@ -22,8 +22,10 @@ use crate::arrivals::{Arrivals, Schedule};
 use crate::episodes::EpisodeRecords;
 use crate::error::{Error, Result};
 use crate::files::NewFile;
+use crate::loops;
 use crate::mix::Op;
 use crate::ops::{Done, End, Task, perform};
+use crate::patience::GivenUp;
 use crate::pick::{Effect, Picker};
 use crate::progress::Progress;
 use crate::record::{Recorder, Recorders, Times};
@@ -104,8 +106,8 @@ struct Shared {
     stop: Stop,
     stopped_at: OnceLock<Duration>,
     recorders: Recorders<Op>,
-    ended: AtomicU64,
     exhausted: AtomicBool,
+    given_up: GivenUp,
 }
 
 impl Shared {
@@ -133,7 +135,6 @@ impl Shared {
     fn note(&self, worker: usize, op: Op, intended: Duration, begun: Duration, done: &Done) {
         let times = Times { intended, begun, ended: self.now() };
         self.recorders.with(worker, |recorder| recorder.note(op, times, done));
-        self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
     fn unfinished(&self, worker: usize, op: Op, intended: Duration) {
@@ -151,15 +152,16 @@ pub async fn run(workers: Vec<Worker>, phase: Phase, control: Control) -> Result
         stop,
         stopped_at: OnceLock::new(),
         recorders: Recorders::new(phase.open.is_some(), episodes),
-        ended: AtomicU64::new(0),
         exhausted: AtomicBool::new(false),
+        given_up: GivenUp::default(),
     });
     let mut tasks = JoinSet::new();
     let mut clock = None;
     match phase.open {
         None => {
             for (index, worker) in workers.into_iter().enumerate() {
-                tasks.spawn(closed(worker, index, shared.clone()));
+                let client = worker.client.clone();
+                loops::spawn(&mut tasks, &client, closed(worker, index, shared.clone()));
             }
         }
         Some((rate, arrivals)) => {
@@ -167,13 +169,15 @@ pub async fn run(workers: Vec<Worker>, phase: Phase, control: Control) -> Result
             for (index, worker) in workers.into_iter().enumerate() {
                 let (sender, tickets) = mpsc::channel(MAX_WAITING);
                 senders.push(sender);
-                tasks.spawn(open(worker, index, shared.clone(), tickets));
+                let client = worker.client.clone();
+                loops::spawn(&mut tasks, &client, open(worker, index, shared.clone(), tickets));
             }
             let (schedule, shared) = (Schedule::new(arrivals, rate, phase.seed), shared.clone());
             clock = Some(tokio::task::spawn_blocking(move || keep_time(schedule, &shared, &senders)));
         }
     }
     let shown = tokio::spawn(show(shared.clone()));
+    let patience = tokio::spawn(give_up(shared.clone()));
     let mut workers = Vec::with_capacity(tasks.len());
     let failed = |error| Error::Unreadable(format!("a client failed: {error}"));
     while let Some(worker) = tasks.join_next().await {
@@ -181,6 +185,7 @@ pub async fn run(workers: Vec<Worker>, phase: Phase, control: Control) -> Result
     }
     let elapsed = shared.now();
     shown.abort();
+    patience.abort();
     let intended = match clock {
         Some(clock) => clock.await.map_err(failed)?,
         None => 0,
@@ -194,7 +199,7 @@ pub async fn run(workers: Vec<Worker>, phase: Phase, control: Control) -> Result
 
 /// One client of a closed loop.
 async fn closed(mut worker: Worker, index: usize, shared: Arc<Shared>) -> Worker {
-    let mut deadline = pin!(shared.deadline());
+    let mut patience = shared.given_up.patience();
     loop {
         let begun = shared.now();
         if shared.is_over(begun) {
@@ -204,18 +209,27 @@ async fn closed(mut worker: Worker, index: usize, shared: Arc<Shared>) -> Worker
             shared.exhausted.store(true, Ordering::Relaxed);
             return worker;
         };
-        tokio::select! {
-            biased;
-            done = perform(&worker.client, &task, &worker.new_file) => {
+        let done = {
+            let done = pin!(perform(&worker.client, &task, &worker.new_file));
+            patience.wait_for(done).await
+        };
+        match done {
+            Some(done) => {
                 shared.note(index, task.op, begun, begun, &done);
                 worker.note(effect, &done);
             }
-            () = &mut deadline => {
+            None => {
                 shared.unfinished(index, task.op, begun);
                 return worker;
             }
         }
     }
+}
+
+/// Tells the clients of a closed loop when waiting for what is under way has lasted too long.
+async fn give_up(shared: Arc<Shared>) {
+    shared.deadline().await;
+    shared.given_up.say();
 }
 
 /// One client of an open loop.
@@ -330,7 +344,7 @@ async fn show(shared: Arc<Shared>) {
     let (mut before, mut at) = (0, Duration::ZERO);
     loop {
         interval.tick().await;
-        let (ended, now) = (shared.ended.load(Ordering::Relaxed), shared.now());
+        let (ended, now) = (shared.recorders.count(), shared.now());
         let rate = (ended - before) as f64 / (now - at).as_secs_f64().max(1e-3);
         progress.set(
             now.as_secs().min(shared.phase.length.as_secs()),

@@ -1,5 +1,6 @@
 //! Making and appending files, with whatever blocks they are to have: call by call, as a client of HDFS makes them.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ use crate::mix::MAX_CALLS;
 const FIRST_WAIT: Duration = Duration::from_millis(400);
 /// So often more a file is tried to be closed.
 const MORE_TRIES: u32 = 5;
-/// Real data goes to the writer in pieces of so many bytes.
-const PIECE: usize = 64 << 10;
+/// Real data goes to the writer in such pieces.
+static PIECE: [u8; 64 << 10] = [0; 64 << 10];
 
 /// What new files are like.
 #[derive(Debug, Clone)]
@@ -85,7 +86,11 @@ impl Answers {
     }
 
     /// Waits for a call, the one at this place.
-    async fn of<T>(&mut self, at: usize, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    async fn of<T>(
+        &mut self,
+        at: usize,
+        call: Pin<&mut impl Future<Output = Result<T, Error>>>,
+    ) -> Result<T, Error> {
         self.at = at;
         let answer = call.await;
         self.note(at, &answer);
@@ -140,7 +145,8 @@ impl NewFile {
         }
     }
 
-    /// Makes a file of `size` bytes, with [`NewFile::options`] or some like them.
+    /// Makes a file of `size` bytes, with [`NewFile::options`] or some like them. What not every file needs is on the heap:
+    /// the future is a part of each client's task, and many tasks fit into a cache only when they are small.
     pub async fn create(
         &self,
         client: &Client,
@@ -149,19 +155,19 @@ impl NewFile {
         options: &CreateOptions,
         answers: &mut Answers,
     ) -> Result<(), Failure> {
-        match &self.data {
-            Data::Real => write(client, path, options, size).await,
-            Data::Simulated(datanodes) if size > 0 => {
-                let file_id = answers.of(in_create::CREATE, client.create_only(path, options)).await?.file_id;
-                let file = Written { client, path, file_id };
-                let last = file.add_blocks(datanodes, size, self.block_size, answers).await?;
-                file.close(Some(&last), in_create::COMPLETE, answers).await
-            }
-            Data::None | Data::Simulated(_) => {
-                let file_id = answers.of(in_create::CREATE, client.create_only(path, options)).await?.file_id;
-                Written { client, path, file_id }.close(None, in_create::COMPLETE, answers).await
-            }
+        if let Data::Real = self.data {
+            return Box::pin(write(client, path, options, size)).await;
         }
+        let file_id = answers.of(in_create::CREATE, pin!(client.create_only(path, options))).await?.file_id;
+        let file = Written { client, path, file_id };
+        let last = match &self.data {
+            Data::Simulated(datanodes) if size > 0 => {
+                let blocks = file.add_blocks(datanodes, size, self.block_size, answers);
+                Some(Box::pin(blocks).await?)
+            }
+            _ => None,
+        };
+        file.close(last.as_ref(), in_create::COMPLETE, answers).await
     }
 
     /// Opens a file to append, and closes it without more data. Its last block, if there is room in it, is taken up all
@@ -176,7 +182,7 @@ impl NewFile {
             client_name: client.name().to_owned(),
             flag: Some(hdfs::CreateFlagProto::Append as u32),
         };
-        let answer = answers.of(in_append::APPEND, client.call(&rpc::APPEND, &request)).await?;
+        let answer = answers.of(in_append::APPEND, pin!(client.call(&rpc::APPEND, &request))).await?;
         // 0 stands for "whichever file has this path".
         let file_id = answer.stat.map_or(0, |status| status.file_id());
         let file = Written { client, path, file_id };
@@ -194,11 +200,10 @@ impl NewFile {
 /// Real data, by the library's own writer.
 async fn write(client: &Client, path: &str, options: &CreateOptions, size: u64) -> Result<(), Failure> {
     let mut writer = client.create(path, options).await?;
-    let piece = [0u8; PIECE];
     let mut left = size;
     while left > 0 {
-        let some = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-        writer.write(&piece[..some]).await?;
+        let some = usize::try_from(left).map_or(PIECE.len(), |left| left.min(PIECE.len()));
+        writer.write(&PIECE[..some]).await?;
         left -= some as u64;
     }
     Ok(writer.close().await?)
@@ -231,7 +236,7 @@ impl Written<'_> {
                 ..Default::default()
             };
             let call = self.client.call(&rpc::ADD_BLOCK, &request);
-            let located = answers.of(in_create::ADD_BLOCK, call).await?.block;
+            let located = answers.of(in_create::ADD_BLOCK, pin!(call)).await?.block;
             let length = left.min(block_size.max(1));
             datanodes.told(datanodes.receive(&located, length)?).await;
             let block = Block { length, ..Block::from(located.b) };
@@ -256,7 +261,7 @@ impl Written<'_> {
             client_name: client_name.clone(),
         };
         let call = self.client.call(&rpc::UPDATE_BLOCK_FOR_PIPELINE, &request);
-        let renewed = answers.of(in_append::UPDATE_BLOCK, call).await?.block.b;
+        let renewed = answers.of(in_append::UPDATE_BLOCK, pin!(call)).await?.block.b;
         let new = hdfs::ExtendedBlockProto { num_bytes: located.b.num_bytes, ..renewed };
         let request = hdfs::UpdatePipelineRequestProto {
             client_name,
@@ -266,7 +271,7 @@ impl Written<'_> {
             storage_i_ds: located.storage_i_ds.clone(),
         };
         let call = self.client.call(&rpc::UPDATE_PIPELINE, &request);
-        answers.of(in_append::UPDATE_PIPELINE, call).await?;
+        answers.of(in_append::UPDATE_PIPELINE, pin!(call)).await?;
         let block = Block::from(new.clone());
         let located = hdfs::LocatedBlockProto { b: new, ..located };
         datanodes.told(datanodes.receive(&located, block.length)?).await;
@@ -278,7 +283,7 @@ impl Written<'_> {
         let mut wait = FIRST_WAIT;
         for tries in 0..=MORE_TRIES {
             let call = self.client.complete(self.path, self.file_id, last);
-            if answers.of(at, call).await? {
+            if answers.of(at, pin!(call)).await? {
                 return Ok(());
             }
             if last.is_none() {

@@ -6,7 +6,7 @@
 //! - [`mix`]: THE tables of operations and workloads; [`ops`]: what each operation does; [`files`]: those with blocks
 //! - [`datanodes`]: simulated datanodes
 //! - [`pick`]: what the next one is done to; [`popularity`]: which files are liked more
-//! - [`arrivals`]: when operations of an open loop begin; [`drive`]: the loops
+//! - [`arrivals`]: when operations of an open loop begin; [`drive`]: the loops; [`loops`]: the threads they run on
 //! - [`record`]: what happened; [`servers`]: what the servers counted; [`watch`]: what is counted while operations run
 //! - [`disturb`]: what is done to the servers meanwhile; [`episodes`]: what happened from one such thing to the next
 //! - [`config`]: what a run is asked to do; [`mod@run`]: from there to its report; [`stop`]: before its time
@@ -42,6 +42,8 @@ pub mod datanodes;
 
 pub mod arrivals;
 pub mod drive;
+pub mod loops;
+mod patience;
 
 pub mod disturb;
 pub mod episodes;

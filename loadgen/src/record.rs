@@ -242,7 +242,12 @@ impl<K: Key> Recorder<K> {
 
 /// Recorders that many clients write to at once.
 #[derive(Debug)]
-pub struct Recorders<K>(Vec<Mutex<Recorder<K>>>);
+pub struct Recorders<K>(Vec<Shard<K>>);
+
+/// One of them, which no other shares a cache line with.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard<K>(Mutex<Recorder<K>>);
 
 impl<K: Key> Recorders<K> {
     /// None of them has anything yet; `lateness`: they also note how late operations begin.
@@ -251,20 +256,26 @@ impl<K: Key> Recorders<K> {
             let recorder = Recorder::default().with_episodes(episodes.clone());
             if lateness { recorder.with_lateness() } else { recorder }
         };
-        Recorders((0..SHARDS).map(|_| Mutex::new(recorder())).collect())
+        Recorders((0..SHARDS).map(|_| Shard(Mutex::new(recorder()))).collect())
     }
 
     /// Writes to the one that a client uses.
     pub fn with(&self, client: usize, note: impl FnOnce(&mut Recorder<K>)) {
-        if let Some(recorder) = self.0.get(client % SHARDS) {
+        if let Some(Shard(recorder)) = self.0.get(client % SHARDS) {
             note(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner));
         }
+    }
+
+    /// How many operations all have together.
+    pub fn count(&self) -> u64 {
+        let locked = self.0.iter().map(|shard| shard.0.lock().unwrap_or_else(PoisonError::into_inner));
+        locked.map(|recorder| recorder.count()).sum()
     }
 
     /// Takes out what all have.
     pub fn merged(&self) -> Recorder<K> {
         let mut merged = Recorder::default();
-        for recorder in &self.0 {
+        for Shard(recorder) in &self.0 {
             merged.merge(std::mem::take(&mut *recorder.lock().unwrap_or_else(PoisonError::into_inner)));
         }
         merged

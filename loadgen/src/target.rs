@@ -8,6 +8,7 @@ use trellis_client::config::{ConnectionConfig, RetryPolicy};
 use trellis_client::uri::{Address, Uri};
 
 use crate::error::{Error, Result};
+use crate::loops::event_loop;
 
 /// How long to try until a namenode answers for the first time: a wrong address is to be heard of soon.
 const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(8);
@@ -44,32 +45,33 @@ impl Target {
     }
 
     /// So many clients, each with a connection of its own to whichever namenode it uses: the n-th begins with the n-th
-    /// namenode, and goes on to the next only when that one fails.
+    /// namenode, and goes on to the next only when that one fails. They are spread over [`loops`](crate::loops).
     pub fn clients(&self, count: u32) -> Result<Vec<Client>> {
         (0..count as usize).map(|index| self.client(index)).collect()
     }
 
     fn client(&self, index: usize) -> Result<Client> {
-        Ok(self.builder(index).build()?)
+        Ok(self.builder(index)?.build()?)
     }
 
     /// The same without a umask, as this user if one is given: what they make has exactly the mode that is asked for.
     pub fn client_of(&self, index: usize, user: Option<&str>) -> Result<Client> {
-        let builder = self.builder(index).umask(0);
+        let builder = self.builder(index)?.umask(0);
         Ok(match user {
             Some(user) => builder.user(user).build()?,
             None => builder.build()?,
         })
     }
 
-    fn builder(&self, index: usize) -> Builder {
+    fn builder(&self, index: usize) -> Result<Builder> {
         let mut namenodes = self.namenodes.clone();
         namenodes.rotate_left(index % self.namenodes.len().max(1));
         let retry = RetryPolicy { give_up_unanswered_after: FIRST_ANSWER_WITHIN, ..RetryPolicy::default() };
         let connection =
             ConnectionConfig { connect_timeout: FIRST_ANSWER_WITHIN, ..ConnectionConfig::default() };
         let builder = Client::builder(namenodes).random_order(false).caller_context(CALLER_CONTEXT);
-        builder.count_answers(self.count_answers).retry(retry).connection(connection)
+        let builder = builder.runtime(event_loop(index)?);
+        Ok(builder.count_answers(self.count_answers).retry(retry).connection(connection))
     }
 }
 

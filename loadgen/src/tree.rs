@@ -13,6 +13,7 @@ use trellis_proto::hdfs::{GetListingRequestProto, LocatedBlocksProto};
 
 use crate::datanodes::Datanodes;
 use crate::error::{Error, Result};
+use crate::loops;
 use crate::marker::{self, Found};
 use crate::namespace::Spec;
 use crate::progress::Progress;
@@ -173,17 +174,18 @@ pub async fn each<F: Future<Output = Result<()>> + Send + 'static>(
     let next = Arc::new(AtomicU64::new(0));
     let mut tasks: JoinSet<Result<()>> = JoinSet::new();
     for client in clients.iter().cycle().take(workers.min(count) as usize) {
-        let (client, act, next, progress) = (client.clone(), act.clone(), next.clone(), progress.clone());
-        tasks.spawn(async move {
+        let (own, act, next, progress) = (client.clone(), act.clone(), next.clone(), progress.clone());
+        let task = async move {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= count.into() {
                     return Ok(());
                 }
-                act(client.clone(), number as u32).await?;
+                act(own.clone(), number as u32).await?;
                 progress.add(1);
             }
-        });
+        };
+        loops::spawn(&mut tasks, client, task);
     }
     while let Some(ended) = tasks.join_next().await {
         ended.map_err(|error| Error::Unreadable(format!("a worker failed: {error}")))??;

@@ -39,7 +39,8 @@ pub fn table(files: &FileDescriptorSet) -> Result<String, Box<dyn std::error::Er
             .filter(|f| f.label() == Label::Required)
             .filter_map(|f| fields.iter().position(|g| g.number() == f.number()))
             .collect();
-        writeln!(shapes, "Shape {{ required: &{required:?}, fields: &[")?;
+        let mask = required.iter().fold(0u64, |mask, at| mask | 1 << at);
+        writeln!(shapes, "Shape {{ mask: {mask}, required: &{required:?}, fields: &[")?;
         for field in fields {
             let (number, name, kind) = (field.number(), field.name(), types.kind(field, &index)?);
             let repeated = field.label() == Label::Repeated;

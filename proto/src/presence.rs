@@ -19,7 +19,9 @@ const MAX_MISSING: usize = 32;
 
 /// What the check knows of a message. Fields are sorted by number.
 struct Shape {
-    /// Positions in `fields`, in the order of declaration.
+    /// Of required fields, by position in `fields`.
+    mask: u64,
+    /// These positions, in the order of declaration.
     required: &'static [u8],
     fields: &'static [Field],
 }
@@ -139,7 +141,7 @@ impl Check {
             };
             seen |= u64::from(present) << at;
         }
-        Ok(complete && shape.required.iter().all(|at| seen & 1 << at != 0))
+        Ok(complete && seen & shape.mask == shape.mask)
     }
 }
 

@@ -70,7 +70,8 @@ pub(crate) enum Value<'a> {
     Fixed32,
 }
 
-/// Reads the fields of one message from a slice.
+/// Reads the fields of one message from a slice. What is done for each field is inlined always: its result is many times as
+/// large as what the reader needs of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -86,7 +87,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn varint(&mut self) -> Result<u64, WireError> {
         // One-byte varints are most of all tags and lengths.
         if let [first, rest @ ..] = self.rest
@@ -111,7 +112,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length and that many bytes.
-    #[inline]
+    #[inline(always)]
     pub fn delimited(&mut self) -> Result<&'a [u8], WireError> {
         // Lengths are 32 bits wide on the wire; higher bits are cut off, as in Java.
         let len = self.varint()? as u32;
@@ -121,6 +122,7 @@ impl<'a> Reader<'a> {
         self.take(len as usize)
     }
 
+    #[inline(always)]
     fn take(&mut self, len: usize) -> Result<&'a [u8], WireError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(WireError::Truncated)?;
         self.rest = rest;
@@ -128,7 +130,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next field, or None at the end. Groups (which no message of ours has) are stepped over.
-    #[inline]
+    #[inline(always)]
     pub fn field(&mut self) -> Result<Option<Field<'a>>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -141,14 +143,14 @@ impl<'a> Reader<'a> {
         Ok(Some(Field { number, value }))
     }
 
-    #[inline]
+    #[inline(always)]
     fn tag(&mut self) -> Result<(u32, u8), WireError> {
         let tag = self.varint()? as u32;
         let number = tag >> 3;
         if number == 0 { Err(WireError::InvalidTag) } else { Ok((number, (tag & 7) as u8)) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn value(&mut self, number: u32, wire_type: u8, depth: u32) -> Result<Value<'a>, WireError> {
         Ok(match wire_type {
             0 => Value::Varint(self.varint()?),

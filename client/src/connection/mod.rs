@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use foldhash::fast::RandomState;
 use prost::Message;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -59,6 +61,8 @@ pub(crate) struct Dial {
     pub service: &'static Service,
     pub identity: Arc<Identity>,
     pub config: ConnectionConfig,
+    /// Where connections run; None: where the call comes from that needs one.
+    pub runtime: Option<Handle>,
 }
 
 /// How a connection ended.
@@ -99,7 +103,7 @@ struct State {
     /// Encoded and not yet taken by the writer.
     out: BytesMut,
     /// Calls without an answer, by call id.
-    waiting: HashMap<i32, Waiting>,
+    waiting: HashMap<i32, Waiting, RandomState>,
     /// How many calls were ever put into `out`.
     queued: u64,
     /// How many of them the writer has taken: these may have reached the namenode.
@@ -119,12 +123,22 @@ struct Waiting {
     permits: u32,
 }
 
+/// Answers that came together, and room for their callers: used again and again.
+#[derive(Debug, Default)]
+struct Answers {
+    /// By call id.
+    come: Vec<(i32, Result<Bytes, Fault>)>,
+    callers: Vec<Option<Waiting>>,
+}
+
 impl Connection {
     /// Starts connecting. Calls may be put in at once.
     pub fn open(dial: Arc<Dial>) -> Result<Self, Fault> {
         let not_sent = |why: &str| Fault::NotSent(why.into());
-        let runtime =
-            tokio::runtime::Handle::try_current().map_err(|_| not_sent("there is no tokio runtime here"))?;
+        let runtime = match &dial.runtime {
+            Some(runtime) => runtime.clone(),
+            None => Handle::try_current().map_err(|_| not_sent("there is no tokio runtime here"))?,
+        };
         let mut out = BytesMut::with_capacity(pump::BUFFER_BYTES);
         let Identity { client_id, user, .. } = &*dial.identity;
         client::put_hello(&mut out, user, None, dial.service, client_id)
@@ -133,7 +147,7 @@ impl Connection {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 out,
-                waiting: HashMap::new(),
+                waiting: HashMap::default(),
                 queued: 0,
                 taken: 0,
                 last_heard: now,
@@ -165,17 +179,21 @@ impl Connection {
     ) -> Result<Bytes, Refusal> {
         let wanted = 1 + request.encoded_len() / BYTES_PER_PERMIT;
         let permits = wanted.min(dial.config.max_in_flight as usize) as u32;
-        // A closed semaphore means that the connection has ended: `put` then says how.
-        let permit = match self.shared.room.acquire_many(permits).await {
+        let permit = match self.shared.room.try_acquire_many(permits) {
             Ok(permit) => permit,
-            Err(_) => return Err(self.shared.lock().refusal()),
+            // Once it is closed, the connection has ended.
+            Err(_) => match self.shared.room.acquire_many(permits).await {
+                Ok(permit) => permit,
+                Err(_) => return Err(self.shared.lock().refusal()),
+            },
         };
         let (sender, receiver) = oneshot::channel();
-        {
+        let is_first = {
             let mut state = self.shared.lock();
             if state.ended.is_some() {
                 return Err(state.refusal());
             }
+            let is_first = state.out.is_empty();
             let context = dial.identity.caller_context.as_deref();
             client::put_call(&mut state.out, rpc, id, context, request)
                 .map_err(|error| Refusal::Fault(Fault::Unusable(error.to_string())))?;
@@ -188,8 +206,12 @@ impl Connection {
             if let Some(before) = state.waiting.insert(id.call_id, call) {
                 self.shared.room.add_permits(before.permits as usize);
             }
+            is_first
+        };
+        // Whoever put something into an empty buffer has woken the writer, or it has not begun yet.
+        if is_first {
+            self.shared.wake.notify_one();
         }
-        self.shared.wake.notify_one();
         match receiver.await {
             Ok(answer) => answer.map_err(Refusal::Fault),
             Err(_) => Err(Refusal::Fault(Fault::Lost("the same call was sent again".into()))),
@@ -219,13 +241,21 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands an answer to its caller. One that nobody waits for (any more) is dropped.
-    fn answer(&self, call_id: i32, outcome: Result<Bytes, Fault>) {
-        let waiting = self.lock().waiting.remove(&call_id);
-        if let Some(call) = waiting {
-            self.room.add_permits(call.permits as usize);
-            // The caller may be gone.
-            let _ = call.answer.send(outcome);
+    /// Hands answers to their callers. Those that nobody waits for (any more) are dropped.
+    fn answer(&self, heard_at: Option<Instant>, answers: &mut Answers) {
+        {
+            let mut state = self.lock();
+            state.last_heard = heard_at.unwrap_or(state.last_heard);
+            let waiting = answers.come.iter().map(|(call_id, _)| state.waiting.remove(call_id));
+            answers.callers.extend(waiting);
+        }
+        let permits = answers.callers.iter().flatten().map(|call| call.permits as usize).sum();
+        self.room.add_permits(permits);
+        for ((_, outcome), call) in answers.come.drain(..).zip(answers.callers.drain(..)) {
+            if let Some(call) = call {
+                // The caller may be gone.
+                let _ = call.answer.send(outcome);
+            }
         }
     }
 

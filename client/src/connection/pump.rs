@@ -14,7 +14,7 @@ use tokio::time::{self, Instant};
 use trellis_proto::frame::next_frame;
 use trellis_proto::rpc::client::{self, Answer};
 
-use super::{Dial, End, Shared};
+use super::{Answers, Dial, End, Shared};
 use crate::error::Fault;
 
 /// What a connection's buffers hold without growing.
@@ -39,15 +39,18 @@ fn lost(why: impl Into<Arc<str>>) -> End {
     End::Fault(Fault::Lost(why.into()))
 }
 
-pub(super) async fn run(shared: Arc<Shared>, dial: Arc<Dial>) {
+pub(super) fn run(shared: Arc<Shared>, dial: Arc<Dial>) -> impl Future<Output = ()> + Send {
+    // From here on, for a runtime that is shut down never runs the task.
     let guard = EndOnDrop(shared);
-    let shared = &*guard.0;
-    let end = match connect(&dial).await {
-        Ok(stream) => pump(shared, &dial, stream).await,
-        Err(why) => End::Fault(Fault::NotSent(why.into())),
-    };
-    tracing::debug!(namenode = %dial.address, ?end, "connection closed");
-    shared.finish(end);
+    async move {
+        let shared = &*guard.0;
+        let end = match connect(&dial).await {
+            Ok(stream) => pump(shared, &dial, stream).await,
+            Err(why) => End::Fault(Fault::NotSent(why.into())),
+        };
+        tracing::debug!(namenode = %dial.address, ?end, "connection closed");
+        shared.finish(end);
+    }
 }
 
 async fn connect(dial: &Dial) -> Result<TcpStream, String> {
@@ -108,6 +111,7 @@ async fn write(shared: &Shared, writer: &mut WriteHalf<'_>) -> End {
 
 async fn read(shared: &Shared, dial: &Dial, reader: &mut ReadHalf<'_>) -> End {
     let mut buf = BytesMut::with_capacity(BUFFER_BYTES);
+    let mut answers = Answers::default();
     loop {
         if buf.is_empty() && buf.capacity() > KEEP_BYTES {
             buf = BytesMut::new();
@@ -115,27 +119,36 @@ async fn read(shared: &Shared, dial: &Dial, reader: &mut ReadHalf<'_>) -> End {
         buf.reserve(BUFFER_BYTES);
         match reader.read_buf(&mut buf).await {
             Ok(0) => return lost("the namenode closed the connection"),
-            Ok(_) => shared.lock().last_heard = Instant::now(),
+            Ok(_) => {}
             Err(error) => return lost(error.to_string()),
         }
-        loop {
-            match next_frame(&mut buf, dial.config.max_response_bytes) {
-                Ok(Some(frame)) => {
-                    if let Some(end) = dispatch(shared, dial, frame) {
-                        return end;
-                    }
+        let heard_at = Instant::now();
+        let end = take(dial, &mut buf, &mut answers);
+        shared.answer(Some(heard_at), &mut answers);
+        if let Some(end) = end {
+            return end;
+        }
+    }
+}
+
+/// Takes all whole answers off what was received. Some: the connection is to end.
+fn take(dial: &Dial, buf: &mut BytesMut, answers: &mut Answers) -> Option<End> {
+    loop {
+        match next_frame(buf, dial.config.max_response_bytes) {
+            Ok(Some(frame)) => {
+                if let Some(end) = take_frame(dial, frame, answers) {
+                    return Some(end);
                 }
-                Ok(None) => break,
-                Err(error) => {
-                    return lost(format!("the namenode sent something that is not Hadoop RPC: {error}"));
-                }
+            }
+            Ok(None) => return None,
+            Err(error) => {
+                return Some(lost(format!("the namenode sent something that is not Hadoop RPC: {error}")));
             }
         }
     }
 }
 
-/// Hands one answer to its caller. Some: the connection is to end.
-fn dispatch(shared: &Shared, dial: &Dial, frame: Bytes) -> Option<End> {
+fn take_frame(dial: &Dial, frame: Bytes, answers: &mut Answers) -> Option<End> {
     let answer = match Answer::read(frame) {
         Ok(answer) => answer,
         Err(error) => return Some(lost(format!("the namenode sent an unreadable answer: {error}"))),
@@ -149,7 +162,7 @@ fn dispatch(shared: &Shared, dial: &Dial, frame: Bytes) -> Option<End> {
         Err(error) if answer.fatal => Some(lost(format!("the namenode closed the connection: {error}"))),
         _ => None,
     };
-    shared.answer(answer.call_id, answer.outcome.map_err(Fault::Exception));
+    answers.come.push((answer.call_id, answer.outcome.map_err(Fault::Exception)));
     end
 }
 
@@ -159,7 +172,7 @@ async fn watch(shared: &Shared, dial: &Dial, connected_at: Instant) -> End {
     let shortest = config.call_timeout.min(config.idle_timeout).min(config.ping_interval);
     let step = (shortest / 8).clamp(Duration::from_millis(1), Duration::from_secs(1));
     let mut last_ping = connected_at;
-    let mut overdue = Vec::new();
+    let mut overdue = Answers::default();
     loop {
         time::sleep(step).await;
         let now = Instant::now();
@@ -179,7 +192,8 @@ async fn watch(shared: &Shared, dial: &Dial, connected_at: Instant) -> End {
                 if state.last_heard <= since {
                     return lost(format!("nothing came for {:?}", config.call_timeout));
                 }
-                overdue.push(*call_id);
+                let why = format!("no answer within {:?}", config.call_timeout);
+                overdue.come.push((*call_id, Err(Fault::Lost(why.into()))));
             }
         }
         let silent = now.duration_since(state.last_heard.max(last_ping)) >= config.ping_interval;
@@ -188,9 +202,6 @@ async fn watch(shared: &Shared, dial: &Dial, connected_at: Instant) -> End {
             shared.wake.notify_one();
         }
         drop(state);
-        for call_id in overdue.drain(..) {
-            let why = format!("no answer within {:?}", config.call_timeout);
-            shared.answer(call_id, Err(Fault::Lost(why.into())));
-        }
+        shared.answer(None, &mut overdue);
     }
 }

@@ -201,6 +201,24 @@ fn a_dropped_client_closes_its_connections() {
 }
 
 /// An answer with another client's id.
+#[test]
+fn connections_run_where_they_are_told_to() {
+    run(async {
+        let fake = good().await;
+        let elsewhere =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let client = builder(&[&fake.address]).runtime(elsewhere.handle().clone()).build().unwrap();
+        assert!(client.get_file_info("/1").await.is_ok());
+        tokio::task::spawn_blocking(move || drop(elsewhere)).await.unwrap();
+        // Nothing runs there any more: neither the connection that was there nor a new one, and nobody waits for them.
+        for _ in 0..2 {
+            let error = client.get_file_info("/1").await.unwrap_err();
+            assert!(matches!(error.fault(), Fault::NotSent(_)), "{error}");
+        }
+        assert_eq!((fake.connections(), fake.methods()), (1, vec!["getFileInfo"]));
+    });
+}
+
 fn foreign(seen: &Seen) -> Bytes {
     let id = CallId { client_id: Bytes::from_static(&[7; 16]), ..seen.id.clone() };
     success(&Seen { id, ..seen.clone() }, &trellis_proto::hdfs::DeleteResponseProto { result: true })

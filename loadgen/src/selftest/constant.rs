@@ -1,12 +1,15 @@
-//! A namenode that knows nothing: to each call of ClientProtocol it answers the same, whatever the path.
+//! A namenode that knows nothing: to each call of ClientProtocol it answers the same, whatever the path. It shares the
+//! machine with the load generator whose limit is looked for, and so is to cost little: answers are encoded beforehand, and
+//! each connection has a thread that reads and writes, many calls at a time.
 
-use std::future::Future;
+use std::convert::Infallible;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
 
 use bytes::{Bytes, BytesMut};
 use prost::Message;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::frame::MAX_FRAME_BYTES;
 use trellis_proto::hdfs;
@@ -17,35 +20,34 @@ use trellis_proto::rpc::{Call, Event, ServerConn, reply};
 static SERVICES: &[&Service] = &[&SERVICE];
 /// Entries in each listing: as in a directory of the usual namespace.
 const ENTRIES: usize = 18;
-const BUFFER_BYTES: usize = 256 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// Answers on a listener until `end` is ready.
-pub async fn serve(listener: TcpListener, end: impl Future<Output = ()>) -> std::io::Result<()> {
-    let mut connections = JoinSet::new();
-    tokio::pin!(end);
+/// Answers on a listener, as long as this process lives.
+pub fn serve(listener: &TcpListener) -> io::Result<Infallible> {
+    serve_these(listener, Answers::new())
+}
+
+fn serve_these(listener: &TcpListener, answers: Answers) -> io::Result<Infallible> {
+    let answers = Arc::new(answers);
     loop {
-        tokio::select! {
-            () = &mut end => return Ok(()),
-            accepted = listener.accept() => {
-                let (stream, _) = accepted?;
-                stream.set_nodelay(true)?;
-                connections.spawn(answer(stream));
-            }
-            // One that has ended has nothing to say.
-            Some(_) = connections.join_next() => {}
-        }
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        let answers = answers.clone();
+        // A connection that has ended has nothing to say.
+        thread::Builder::new().name("connection".into()).spawn(move || answer(stream, &answers))?;
     }
 }
 
-async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
-    let answers = Answers::new();
+fn answer(mut stream: TcpStream, answers: &Answers) -> io::Result<()> {
     let mut connection = ServerConn::new(SERVICES, MAX_FRAME_BYTES, 0);
-    let (mut received, mut out) = (BytesMut::with_capacity(BUFFER_BYTES), BytesMut::new());
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let (mut received, mut out) = (BytesMut::new(), BytesMut::new());
     while !connection.is_closed() {
-        received.reserve(BUFFER_BYTES);
-        if stream.read_buf(&mut received).await? == 0 {
+        let count = stream.read(&mut buffer)?;
+        if count == 0 {
             return Ok(());
         }
+        received.extend_from_slice(&buffer[..count]);
         while let Some(event) = connection.next_event(&mut received) {
             match event {
                 Event::Call(call) => answers.put(&mut out, &call),
@@ -53,21 +55,14 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
                 Event::Context(_) | Event::Ping => {}
             }
         }
-        stream.write_all(&out).await?;
+        stream.write_all(&out)?;
         out.clear();
     }
     Ok(())
 }
 
-/// What is answered, made once.
-struct Answers {
-    file_info: hdfs::GetFileInfoResponseProto,
-    listing: hdfs::GetListingResponseProto,
-    locations: hdfs::GetBlockLocationsResponseProto,
-    create: hdfs::CreateResponseProto,
-    append: hdfs::AppendResponseProto,
-    defaults: hdfs::GetServerDefaultsResponseProto,
-}
+/// What is answered, by the name of the method.
+struct Answers(Vec<(&'static str, Bytes)>);
 
 impl Answers {
     fn new() -> Answers {
@@ -93,39 +88,110 @@ impl Answers {
             file_buffer_size: 4096,
             ..Default::default()
         };
-        Answers {
-            file_info: hdfs::GetFileInfoResponseProto { fs: Some(status.clone()) },
-            listing: hdfs::GetListingResponseProto { dir_list: Some(dir_list) },
-            locations: hdfs::GetBlockLocationsResponseProto { locations: Some(locations) },
-            append: hdfs::AppendResponseProto { block: None, stat: Some(status.clone()) },
-            create: hdfs::CreateResponseProto { fs: Some(status) },
-            defaults: hdfs::GetServerDefaultsResponseProto { server_defaults },
-        }
+        let file_info = hdfs::GetFileInfoResponseProto { fs: Some(status.clone()) };
+        let append = hdfs::AppendResponseProto { block: None, stat: Some(status.clone()) };
+        // Those that are asked most first.
+        Answers(vec![
+            encoded(
+                "getBlockLocations",
+                &hdfs::GetBlockLocationsResponseProto { locations: Some(locations) },
+            ),
+            encoded("getFileInfo", &file_info),
+            encoded("getListing", &hdfs::GetListingResponseProto { dir_list: Some(dir_list) }),
+            encoded("create", &hdfs::CreateResponseProto { fs: Some(status) }),
+            encoded("complete", &hdfs::CompleteResponseProto { result: true }),
+            encoded("rename2", &hdfs::Rename2ResponseProto {}),
+            encoded("delete", &hdfs::DeleteResponseProto { result: true }),
+            encoded("setOwner", &hdfs::SetOwnerResponseProto {}),
+            encoded("setReplication", &hdfs::SetReplicationResponseProto { result: true }),
+            encoded("setPermission", &hdfs::SetPermissionResponseProto {}),
+            encoded("mkdirs", &hdfs::MkdirsResponseProto { result: true }),
+            encoded("append", &append),
+            encoded("getServerDefaults", &hdfs::GetServerDefaultsResponseProto { server_defaults }),
+        ])
     }
 
     fn put(&self, out: &mut BytesMut, call: &Call) {
-        match call.method.name {
-            "getFileInfo" => put(out, call, &self.file_info),
-            "getListing" => put(out, call, &self.listing),
-            "getBlockLocations" => put(out, call, &self.locations),
-            "create" => put(out, call, &self.create),
-            "append" => put(out, call, &self.append),
-            "getServerDefaults" => put(out, call, &self.defaults),
-            "complete" => put(out, call, &hdfs::CompleteResponseProto { result: true }),
-            "delete" => put(out, call, &hdfs::DeleteResponseProto { result: true }),
-            "mkdirs" => put(out, call, &hdfs::MkdirsResponseProto { result: true }),
-            "setReplication" => put(out, call, &hdfs::SetReplicationResponseProto { result: true }),
-            "rename2" => put(out, call, &hdfs::Rename2ResponseProto {}),
-            "setOwner" => put(out, call, &hdfs::SetOwnerResponseProto {}),
-            "setPermission" => put(out, call, &hdfs::SetPermissionResponseProto {}),
-            other => {
-                let why = format!("{other} has no constant answer");
+        let method = call.method.name;
+        match self.0.iter().find(|(name, _)| *name == method) {
+            Some((_, answer)) => reply::put_encoded(out, &call.id, answer),
+            None => {
+                let why = format!("{method} has no constant answer");
                 reply::put_error(out, &call.id, &RpcError::new(Kind::UnsupportedOperation, why));
             }
         }
     }
 }
 
-fn put(out: &mut BytesMut, call: &Call, answer: &impl Message) {
-    reply::put_success(out, &call.id, answer);
+fn encoded(method: &'static str, answer: &impl Message) -> (&'static str, Bytes) {
+    (method, answer.encode_to_vec().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Pick, Popularity};
+    use crate::contents::Asked;
+    use crate::distribution::Distribution;
+    use crate::files::{Data, NewFile};
+    use crate::mix::OPS;
+    use crate::namespace::Spec;
+    use crate::ops::{End, Task, perform};
+    use crate::target::Target;
+
+    /// Serves them; where.
+    fn served(answers: Answers) -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        thread::spawn(move || serve_these(&listener, answers));
+        format!("hdfs://{address}")
+    }
+
+    #[tokio::test]
+    async fn every_operation_is_answered() {
+        let target = Target::parse(&served(Answers::new())).expect("a list");
+        let client = target.clients(1).expect("there is a namenode").remove(0);
+        let new_file =
+            NewFile { replication: 1, block_size: 1 << 20, sizes: Distribution::fixed(0), data: Data::None };
+        for row in OPS {
+            let task = Task { op: row.op, path: "/load/a".into(), to: Some("/load/b".into()), variation: 1 };
+            let done = perform(&client, &task, &new_file).await;
+            assert!(matches!(done.end, End::Success), "{}: {done:?}", row.name);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_self_test_needs_nothing_but_successes() {
+        let config = |target| Config {
+            target,
+            base: "/load".into(),
+            workload: "spotify".parse().expect("one"),
+            create_share: None,
+            clients: 4,
+            connections: 2,
+            rate: None,
+            arrivals: None,
+            popularity: Popularity::Uniform,
+            hot: None,
+            pick: Pick::Popular,
+            seed: 1,
+            warm_up_s: 0.0,
+            duration_s: 1.0,
+            cost_samples: 0,
+            metrics: Vec::new(),
+            server_pids: Vec::new(),
+            disturb: Vec::new(),
+            late_after_s: 1.0,
+            replay: None,
+            contents: Asked::default(),
+        };
+        let spec = Spec { files: 100, ..Spec::default() };
+        let offered = crate::selftest::run(&config(served(Answers::new())), &spec).await.expect("successes");
+        assert!(offered.ops_per_s > 0.0 && offered.cpu_us_per_op > 0.0, "{offered:?}");
+
+        let mut answers = Answers::new();
+        answers.0.retain(|(method, _)| *method != "getFileInfo");
+        let error = crate::selftest::run(&config(served(answers)), &spec).await.expect_err("no answer");
+        assert!(error.to_string().contains("getFileInfo has no constant answer"), "{error}");
+    }
 }

@@ -27,6 +27,7 @@ use crate::drive::{
 };
 use crate::error::{Error, Result};
 use crate::files::NewFile;
+use crate::loops;
 use crate::ops::Done;
 use crate::progress::Progress;
 use crate::record::{Recorders, Times};
@@ -191,7 +192,8 @@ pub async fn play(
         // What has begun is bounded, so that this is never full.
         let (sender, jobs) = mpsc::channel(MAX_BEGUN);
         senders.push(sender);
-        tasks.spawn(work(index, shared.clone(), jobs, is_over.clone()));
+        let client = shared.players.of(index, Who::Own);
+        loops::spawn(&mut tasks, client, work(index, shared.clone(), jobs, is_over.clone()));
     }
     let total = plan.commands.values().sum();
     let shown = tokio::spawn(show(shared.clone(), total));

@@ -1,6 +1,6 @@
 //! What a server sends: each function appends, or is, one whole response frame.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
 use super::field::{put_string, put_varint, string_len, varint_len, zigzag};
@@ -14,6 +14,15 @@ const MAX_MESSAGE_BYTES: usize = 32 << 10;
 
 /// Appends the result of a call. A result that no client would take is answered with an IOException.
 pub fn put_success<M: Message>(out: &mut BytesMut, id: &CallId, response: &M) {
+    put_response(out, id, response);
+}
+
+/// Appends the result of a call, a message that is encoded already.
+pub fn put_encoded(out: &mut BytesMut, id: &CallId, response: &[u8]) {
+    put_response(out, id, &Encoded(response));
+}
+
+fn put_response(out: &mut BytesMut, id: &CallId, response: &dyn Part) {
     let header = Header { id, status: Status::Success, exception: None };
     if let Err(TooLarge { bytes }) = put_frame(out, [&header, response]) {
         let error = RpcError::new(
@@ -41,6 +50,18 @@ fn put_exception(out: &mut BytesMut, id: &CallId, status: Status, code: Code, er
     let header = Header { id, status, exception: Some((error.kind.class(), message, code)) };
     // Only a client id of over 128 MiB could make this too large, and that did not fit into a request.
     let _ = put_frame(out, [&header]);
+}
+
+struct Encoded<'a>(&'a [u8]);
+
+impl Part for Encoded<'_> {
+    fn message_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn put_message(&self, out: &mut BytesMut) {
+        out.put_slice(self.0);
+    }
 }
 
 /// `RpcResponseHeaderProto`, put together in place: it precedes every answer.
@@ -112,6 +133,11 @@ mod tests {
             put_success(&mut ours, &id, &());
             put_frame(&mut prosts, [&by_prost as &dyn Part, &()]).unwrap();
             assert_eq!(ours, prosts);
+            let body = RpcResponseHeaderProto::default();
+            let (mut whole, mut encoded) = (BytesMut::new(), BytesMut::new());
+            put_success(&mut whole, &id, &body);
+            put_encoded(&mut encoded, &id, &body.encode_to_vec());
+            assert_eq!(whole, encoded);
             let by_prost = RpcResponseHeaderProto {
                 status: Status::Error.into(),
                 exception_class_name: Some(Kind::FileNotFound.class().to_owned()),

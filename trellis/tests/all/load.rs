@@ -272,6 +272,66 @@ fn a_server_without_metrics_is_watched_from_outside() {
     assert!(text.contains("1.000") && !text.contains("differs:"), "{text}");
 }
 
+/// The figures between these texts of a line.
+fn figures<const N: usize>(line: &str, texts: [&str; N]) -> Vec<f64> {
+    let mut rest =
+        line.strip_prefix(texts[0]).unwrap_or_else(|| panic!("{line:?} does not begin with {:?}", texts[0]));
+    let mut figures = Vec::new();
+    for text in &texts[1..] {
+        let (figure, after) = rest.split_once(text).unwrap_or_else(|| panic!("{line:?} lacks {text:?}"));
+        figures.push(figure.parse().unwrap_or_else(|_| panic!("{figure:?} in {line:?} is no figure")));
+        rest = after;
+    }
+    assert_eq!(rest, "", "{line}");
+    figures
+}
+
+#[test]
+fn what_the_load_generator_can_offer_is_set_beside_a_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &[]);
+    built(&up, "32");
+    let args = ["--workload", "fileStatus", "--clients", "2", "--warm-up", "0s", "--duration", "300ms"];
+    let mut report = run(&up, &args);
+    drop(up);
+    let path = dir.path().join("against.json");
+    let against = path.to_str().unwrap();
+    let brief = ["load", "self-test", "--duration", "300ms", "--clients", "8", "--connections", "2"];
+    let mut with_rate = |rate: f64, args: &[&str]| {
+        report["total"]["ops_per_s"] = rate.into();
+        fs::write(&path, report.to_string()).unwrap();
+        output(&[&brief[..], &["--against", against], args].concat())
+    };
+    // It does what the report's run did. Whatever it offers, it is so many times one operation a second.
+    for (rate, code) in [(1.0, 0), (1e12, 1)] {
+        let said = with_rate(rate, &[]);
+        assert_eq!(said.status.code(), Some(code), "{}", complaint(&said));
+        let text = String::from_utf8(said.stdout).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let [offered, beside] = lines[..] else { panic!("{text}") };
+        let texts = [
+            "fileStatus against a namenode that answers constants: ",
+            " ops/s; CPU of this program for each operation: ",
+            " \u{b5}s",
+        ];
+        let [ops_per_s, cpu_us] = figures(offered, texts)[..] else { panic!("{offered}") };
+        assert!(ops_per_s > 0.0 && cpu_us > 0.0, "{offered}");
+        let texts = ["", " times the ", " ops/s of that report; at least ", " are wanted"];
+        let [times, theirs, wanted] = figures(beside, texts)[..] else { panic!("{beside}") };
+        assert_eq!((theirs, wanted), (rate, 5.0));
+        assert!((times - ops_per_s / rate).abs() <= 1.0, "{text}");
+    }
+    // What cannot be set beside is said before anything is done.
+    for (rate, args, why) in [
+        (0.0, &[][..], "that report has no rate: nothing succeeded"),
+        (1.0, &["--workload", "open"], "that report is of fileStatus: leave out --workload"),
+    ] {
+        let refused = with_rate(rate, args);
+        assert!(!refused.status.success() && refused.stdout.is_empty(), "{why}");
+        assert!(complaint(&refused).contains(why), "{}", complaint(&refused));
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_refused() {
     let dir = tempfile::tempdir().unwrap();
