@@ -71,7 +71,7 @@ pub struct Config {
 }
 
 /// What counts as late when nothing else is said.
-pub fn usual_late_after_s() -> f64 {
+fn usual_late_after_s() -> f64 {
     1.0
 }
 
@@ -95,6 +95,33 @@ pub struct ReplayConfig {
 }
 
 impl Config {
+    /// A closed loop of one client that does this for ten seconds, and nothing else.
+    pub fn new(target: impl Into<String>, base: impl Into<String>, workload: Workload) -> Config {
+        Config {
+            target: target.into(),
+            base: base.into(),
+            workload,
+            create_share: None,
+            clients: 1,
+            connections: 1,
+            rate: None,
+            arrivals: None,
+            popularity: Popularity::Uniform,
+            hot: None,
+            pick: Pick::Popular,
+            seed: 1,
+            warm_up_s: 0.0,
+            duration_s: 10.0,
+            cost_samples: 0,
+            metrics: Vec::new(),
+            server_pids: Vec::new(),
+            disturb: Vec::new(),
+            late_after_s: usual_late_after_s(),
+            replay: None,
+            contents: Asked::default(),
+        }
+    }
+
     /// The mix, when everything makes sense.
     pub fn check(&self) -> Result<Mix> {
         self.check_common()?;

@@ -245,34 +245,10 @@ mod tests {
     use std::collections::{HashMap, HashSet};
 
     use super::*;
-    use crate::config::Popularity;
-    use crate::contents::Asked;
     use crate::namespace::Spec;
 
     fn config(workload: &str, pick: Pick) -> Config {
-        Config {
-            target: "hdfs://h:1".into(),
-            base: "/load".into(),
-            workload: workload.parse().expect("one"),
-            create_share: None,
-            clients: 1,
-            connections: 1,
-            rate: None,
-            arrivals: None,
-            popularity: Popularity::Uniform,
-            hot: None,
-            pick,
-            seed: 1,
-            warm_up_s: 0.0,
-            duration_s: 1.0,
-            cost_samples: 0,
-            metrics: Vec::new(),
-            server_pids: Vec::new(),
-            disturb: Vec::new(),
-            late_after_s: 1.0,
-            replay: None,
-            contents: Asked::default(),
-        }
+        Config { pick, ..Config::new("hdfs://h:1", "/load", workload.parse().expect("one")) }
     }
 
     fn picks(config: &Config, files: u32) -> Arc<Picks> {

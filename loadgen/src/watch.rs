@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use trellis_client::client::Counts;
 use trellis_client::{Answers, Client};
 
-use crate::disturb::conduct::counts;
 use crate::error::Result;
 use crate::servers::{Growth, Reading, Servers, cpu, machine};
 
@@ -59,6 +58,15 @@ impl Watch {
         let growth = if self.servers.is_empty() { None } else { Some(growth) };
         Watched { growth, client_cpu_s, machine_busy_percent, counts, answers }
     }
+}
+
+/// What all clients had counted by now.
+pub fn counts(clients: &[Client]) -> Counts {
+    let all = clients.iter().map(Client::counts);
+    all.fold(Counts::default(), |sum, counts| Counts {
+        failovers: sum.failovers + counts.failovers,
+        resends: sum.resends + counts.resends,
+    })
 }
 
 /// What all clients were answered by now.

@@ -6,8 +6,7 @@ use e2e::bench::{PAIRS, Spread, median};
 use e2e::server::{Server, Shape};
 use tokio::runtime::Runtime;
 use trellis_loadgen::build::build;
-use trellis_loadgen::config::{Config, Pick, Popularity, usual_late_after_s};
-use trellis_loadgen::contents::Asked;
+use trellis_loadgen::config::{Config, Pick};
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
 use trellis_loadgen::run::run;
@@ -138,29 +137,18 @@ impl Bench {
     }
 
     fn run(&self, side: &Side, load: &Load, drive: Drive) -> Result<Report> {
+        let workload = load.workload.parse().map_err(anyhow::Error::msg)?;
         let config = Config {
-            target: side.url.clone(),
-            base: BASE.to_owned(),
-            workload: load.workload.parse().map_err(anyhow::Error::msg)?,
             create_share: load.creates,
             clients: drive.clients,
             connections: CONNECTIONS.min(drive.clients),
             rate: drive.rate,
-            arrivals: None,
-            popularity: Popularity::Uniform,
-            hot: None,
             pick: if load.workload == "delete" { Pick::Once } else { Pick::Popular },
-            seed: 1,
             // What is deleted while warming up is not there to be deleted later.
             warm_up_s: if load.workload == "delete" { 0.0 } else { drive.warm_up_s },
             duration_s: self.seconds,
-            cost_samples: 0,
-            metrics: Vec::new(),
             server_pids: vec![side.pid],
-            disturb: Vec::new(),
-            late_after_s: usual_late_after_s(),
-            replay: None,
-            contents: Asked::default(),
+            ..Config::new(&side.url, BASE, workload)
         };
         let report = self
             .runtime

@@ -11,7 +11,7 @@ use trellis_client::Client;
 use trellis_client::types::CreateOptions;
 use trellis_client::uri::Uri;
 use trellis_loadgen::build::{build, datanodes};
-use trellis_loadgen::config::{Config, Pick, Popularity, ReplayConfig, usual_late_after_s};
+use trellis_loadgen::config::{Config, Pick, ReplayConfig};
 use trellis_loadgen::contents::{Asked, Blocks, Contents};
 use trellis_loadgen::like::layout::levels;
 use trellis_loadgen::like::table::{Table, read_file};
@@ -144,27 +144,12 @@ async fn drive(server: &Server) -> Result<Vec<String>> {
 
 fn usual(url: &str, namenode_pid: u32) -> Result<Config> {
     Ok(Config {
-        target: url.to_owned(),
-        base: BASE.to_owned(),
-        workload: workload("rename")?,
-        create_share: None,
         clients: 2,
         connections: 2,
-        rate: None,
-        arrivals: None,
-        popularity: Popularity::Uniform,
-        hot: None,
         pick: Pick::All,
-        seed: 1,
-        warm_up_s: 0.0,
         duration_s: 600.0,
-        cost_samples: 0,
-        metrics: Vec::new(),
         server_pids: vec![namenode_pid],
-        disturb: Vec::new(),
-        late_after_s: usual_late_after_s(),
-        replay: None,
-        contents: Asked::default(),
+        ..Config::new(url, BASE, workload("rename")?)
     })
 }
 

@@ -15,6 +15,7 @@ use super::{Act, Disturb, Disturbance};
 use crate::episodes::Marks;
 use crate::error::Result;
 use crate::stop::Stop;
+use crate::watch::counts;
 
 /// How long to wait for commands once the run is over.
 const COMMANDS_END: Duration = Duration::from_secs(2);
@@ -110,15 +111,6 @@ impl Plan {
         work.see_commands_end().await;
         Conducted { disturbances: work.end(&self.all), episodes }
     }
-}
-
-/// What all clients had counted by now.
-pub fn counts(clients: &[Client]) -> Counts {
-    let all = clients.iter().map(Client::counts);
-    all.fold(Counts::default(), |sum, counts| Counts {
-        failovers: sum.failovers + counts.failovers,
-        resends: sum.resends + counts.resends,
-    })
 }
 
 /// A process that stands still. It goes on when this is dropped, whatever ends the run.

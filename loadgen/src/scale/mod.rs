@@ -13,8 +13,7 @@ pub mod show;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{self, Pick, Popularity};
-use crate::contents::Asked;
+use crate::config::{self, Popularity};
 use crate::error::{Error, Result};
 use crate::mix::Workload;
 use crate::namespace::Spec;
@@ -98,28 +97,16 @@ impl Config {
     pub fn run(&self, target: &str, metrics: Vec<String>, namenodes: u32, round: u32) -> config::Config {
         let clients = self.clients_per_namenode.saturating_mul(namenodes);
         config::Config {
-            target: target.to_owned(),
-            base: self.base.clone(),
-            workload: self.workload,
             create_share: self.create_share,
             clients,
             connections: clients,
-            rate: None,
-            arrivals: None,
             popularity: self.popularity,
-            hot: None,
-            pick: Pick::Popular,
             seed: self.seed.wrapping_add(round.into()),
             warm_up_s: self.warm_up_s,
             duration_s: self.duration_s,
-            // What an operation costs alone is the same on any number of namenodes.
-            cost_samples: 0,
+            // What an operation costs alone is the same on any number of namenodes: `cost_samples` stays 0.
             metrics,
-            server_pids: Vec::new(),
-            disturb: Vec::new(),
-            late_after_s: config::usual_late_after_s(),
-            replay: None,
-            contents: Asked::default(),
+            ..config::Config::new(target, &self.base, self.workload)
         }
     }
 }

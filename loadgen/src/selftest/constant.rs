@@ -130,8 +130,7 @@ fn encoded(method: &'static str, answer: &impl Message) -> (&'static str, Bytes)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Pick, Popularity};
-    use crate::contents::Asked;
+    use crate::config::Config;
     use crate::distribution::Distribution;
     use crate::files::{Data, NewFile};
     use crate::mix::OPS;
@@ -162,28 +161,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_self_test_needs_nothing_but_successes() {
-        let config = |target| Config {
-            target,
-            base: "/load".into(),
-            workload: "spotify".parse().expect("one"),
-            create_share: None,
+        let spotify = "spotify".parse().expect("one");
+        let config = |target: String| Config {
             clients: 4,
             connections: 2,
-            rate: None,
-            arrivals: None,
-            popularity: Popularity::Uniform,
-            hot: None,
-            pick: Pick::Popular,
-            seed: 1,
-            warm_up_s: 0.0,
             duration_s: 1.0,
-            cost_samples: 0,
-            metrics: Vec::new(),
-            server_pids: Vec::new(),
-            disturb: Vec::new(),
-            late_after_s: 1.0,
-            replay: None,
-            contents: Asked::default(),
+            ..Config::new(target, "/load", spotify)
         };
         let spec = Spec { files: 100, ..Spec::default() };
         let offered = crate::selftest::run(&config(served(Answers::new())), &spec).await.expect("successes");

@@ -116,7 +116,6 @@ struct Shared {
     /// Rung when a line ends while the clock's thread waits for that.
     room: Condvar,
     recorders: Recorders<Command>,
-    ended: AtomicU64,
     in_another_second: AtomicU64,
 }
 
@@ -155,7 +154,6 @@ impl Shared {
         let intended = intended.unwrap_or(begun);
         let times = Times { intended, begun, ended: self.started.elapsed() };
         self.recorders.with(worker, |recorder| recorder.note(command, times, done));
-        self.ended.fetch_add(1, Ordering::Relaxed);
         self.in_another_second.fetch_add(u64::from(intended.as_secs() != begun.as_secs()), Ordering::Relaxed);
     }
 
@@ -182,7 +180,6 @@ pub async fn play(
         order: Mutex::default(),
         room: Condvar::new(),
         recorders: Recorders::new(at_pace, None),
-        ended: AtomicU64::new(0),
         in_another_second: AtomicU64::new(0),
     });
     let (over, is_over) = watch::channel(false);
@@ -433,6 +430,6 @@ async fn show(shared: Arc<Shared>, total: u64) {
     let mut interval = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         interval.tick().await;
-        progress.set(shared.ended.load(Ordering::Relaxed), "replaying".to_owned());
+        progress.set(shared.recorders.count(), "replaying".to_owned());
     }
 }

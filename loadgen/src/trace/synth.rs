@@ -13,8 +13,7 @@ use super::line::{Entry, Rights, write_entry};
 use super::sink::Sink;
 use crate::arrivals::{Arrivals, Schedule};
 use crate::build::check_base;
-use crate::config::{Config, Hot, Pick, Popularity, usual_late_after_s};
-use crate::contents::Asked;
+use crate::config::{Config, Hot, Popularity};
 use crate::error::{Error, Result};
 use crate::mix::{Op, Workload};
 use crate::namespace::{Spec, mixed};
@@ -93,27 +92,14 @@ impl Synth {
     /// As pickers take it: files are there, and picked by popularity.
     fn config(&self) -> Config {
         Config {
-            target: String::new(),
-            base: self.root.clone(),
-            workload: self.workload,
             create_share: self.create_share,
-            clients: 1,
-            connections: 1,
             rate: Some(self.rate),
             arrivals: Some(self.arrivals),
             popularity: self.popularity,
             hot: self.hot,
-            pick: Pick::Popular,
             seed: self.seed,
-            warm_up_s: 0.0,
             duration_s: self.lines as f64 / self.rate,
-            cost_samples: 0,
-            metrics: Vec::new(),
-            server_pids: Vec::new(),
-            disturb: Vec::new(),
-            late_after_s: usual_late_after_s(),
-            replay: None,
-            contents: Asked::default(),
+            ..Config::new("", &self.root, self.workload)
         }
     }
 

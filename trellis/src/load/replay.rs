@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use trellis_loadgen::config::{Config, Pick, Popularity, ReplayConfig, usual_late_after_s};
-use trellis_loadgen::contents::Asked;
+use trellis_loadgen::config::{Config, ReplayConfig};
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::stop::Stop;
 use trellis_loadgen::trace::replay::replay;
@@ -97,25 +96,12 @@ pub async fn run(args: Args) -> Result<ExitCode> {
 fn config(args: Args) -> Config {
     const USUAL_CONNECTIONS: u32 = 16;
     Config {
-        target: args.target,
-        base: args.base,
-        workload: Workload::replay(),
-        create_share: None,
         clients: args.clients,
         connections: args.connections.unwrap_or(USUAL_CONNECTIONS.min(args.clients)),
-        rate: None,
-        arrivals: None,
-        popularity: Popularity::Uniform,
-        hot: None,
-        pick: Pick::Popular,
         seed: 0,
-        warm_up_s: 0.0,
         duration_s: 0.0,
-        cost_samples: 0,
         metrics: args.metrics,
         server_pids: args.server_pid,
-        disturb: Vec::new(),
-        late_after_s: usual_late_after_s(),
         replay: Some(ReplayConfig {
             files: args.files,
             speed: args.speed.0,
@@ -125,6 +111,6 @@ fn config(args: Args) -> Config {
             until_s: args.until.map(|until| until.as_secs_f64()),
             fresh: args.fresh,
         }),
-        contents: Asked::default(),
+        ..Config::new(args.target, args.base, Workload::replay())
     }
 }

@@ -8,8 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, bail};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use trellis_loadgen::config::{Config, Pick, Popularity, usual_late_after_s};
-use trellis_loadgen::contents::Asked;
+use trellis_loadgen::config::Config;
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::namespace::Spec;
 use trellis_loadgen::report::Report;
@@ -97,27 +96,12 @@ fn config(args: &Args, report: Option<&Report>, port: u16) -> Result<Config> {
         None => USUAL_WORKLOAD.parse().map_err(Error::msg)?,
     };
     Ok(Config {
-        target: format!("hdfs://127.0.0.1:{port}"),
-        base: "/load".to_owned(),
-        workload,
         create_share: theirs.and_then(|config| config.create_share),
         clients: args.clients,
         connections: args.connections,
-        rate: None,
-        arrivals: None,
-        popularity: Popularity::Uniform,
-        hot: None,
-        pick: Pick::Popular,
-        seed: 1,
         warm_up_s: 1.0,
         duration_s: args.duration.as_secs_f64(),
-        cost_samples: 0,
-        metrics: Vec::new(),
-        server_pids: Vec::new(),
-        disturb: Vec::new(),
-        late_after_s: usual_late_after_s(),
-        replay: None,
-        contents: Asked::default(),
+        ..Config::new(format!("hdfs://127.0.0.1:{port}"), "/load", workload)
     })
 }
 
