@@ -52,30 +52,30 @@ pub struct Listing {
 
 /// The same where only what rows show is wanted.
 #[derive(Debug)]
-pub enum Shown {
+pub enum Listed {
     /// Entries of a directory, and how many come after these.
     Directory(Entries, u64),
     /// Anything else.
     Other(Listing),
 }
 
-impl Shown {
+impl Listed {
     /// All of it.
     pub fn into_listing(self) -> Result<Listing> {
         match self {
-            Shown::Directory(entries, remaining) => Ok(Listing { entries: entries.statuses()?, remaining }),
-            Shown::Other(listing) => Ok(listing),
+            Listed::Directory(entries, remaining) => Ok(Listing { entries: entries.statuses()?, remaining }),
+            Listed::Other(listing) => Ok(listing),
         }
     }
 }
 
 /// Lists a directory, a page at a time; a file is its own only entry, without a name. `None` when there is nothing.
 pub fn get_listing(tx: &mut Tx<'_, '_>, call: &GetListing) -> Result<Option<Listing>> {
-    show_listing(tx, call)?.map(Shown::into_listing).transpose()
+    show_listing(tx, call)?.map(Listed::into_listing).transpose()
 }
 
 /// The same, for those who want no more than is shown.
-pub fn show_listing(tx: &mut Tx<'_, '_>, call: &GetListing) -> Result<Option<Shown>> {
+pub fn show_listing(tx: &mut Tx<'_, '_>, call: &GetListing) -> Result<Option<Listed>> {
     let page = tx.ctx.config.listing_page.clamp(1, Scan::MAX_ROWS);
     want_listing(tx, &call.path, &call.start_after, page);
     list(tx, &call.path, &call.start_after, page, Page { entries: page, weighed: call.with_blocks })
@@ -196,7 +196,13 @@ fn want_listing(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32) 
 }
 
 /// Lists one path. Each partition is first asked for at most `first_cap` entries.
-fn list(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32, page: Page) -> Result<Option<Shown>> {
+fn list(
+    tx: &mut Tx<'_, '_>,
+    path: &Path,
+    after: &[u8],
+    first_cap: u32,
+    page: Page,
+) -> Result<Option<Listed>> {
     if !after.starts_with(b"/")
         && let Some(node) = tx.pass_to(path, 0)?
     {
@@ -217,7 +223,7 @@ fn list(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32, page: Pa
         tx.check_access(&walked, depth, READ | EXECUTE)?;
     }
     if path.is_exactly_reserved() {
-        return Ok(Some(Shown::Other(reserved(tx))));
+        return Ok(Some(Listed::Other(reserved(tx))));
     }
     if walked.path.components().last().is_some_and(|name| name.as_ref() == SNAPSHOT) {
         return refuse_snapshots(&walked);
@@ -230,9 +236,9 @@ fn list(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32, page: Pa
 }
 
 /// A file, which is its own only entry.
-fn alone(tx: &mut Tx<'_, '_>, file: Node) -> Result<Shown> {
+fn alone(tx: &mut Tx<'_, '_>, file: Node) -> Result<Listed> {
     let entries = vec![FileStatus::of(tx, file, Bytes::new())?];
-    Ok(Shown::Other(Listing { entries, remaining: 0 }))
+    Ok(Listed::Other(Listing { entries, remaining: 0 }))
 }
 
 /// The name that a start given as a path stands for.
@@ -305,7 +311,7 @@ fn list_directory(
     after: &[u8],
     first_cap: u32,
     limits: Page,
-) -> Result<Shown> {
+) -> Result<Listed> {
     let page = limits.entries;
     let mut scans = Scans::of(directory.id(), after, first_cap);
     scans.all().for_each(|scan| tx.want_scan(&scan));
@@ -331,7 +337,7 @@ fn list_directory(
     };
     let past_page = past_cursor.saturating_sub(entries.len() as u64);
     let remaining = limits.cut(&mut entries).saturating_add(past_page);
-    Ok(Shown::Directory(entries, remaining))
+    Ok(Listed::Directory(entries, remaining))
 }
 
 /// The last key up to which all entries are at hand; `None` = all of them are. Scans that came back full may have more.

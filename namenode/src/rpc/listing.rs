@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, int32, uint32, uint64};
+use trellis_metastore::key::name_bytes;
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::hdfs_file_status_proto::FileType;
 
@@ -47,10 +48,7 @@ fn put_entry(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let Entry { key, inode, mtime_ms, children } = entry;
     let file_type = if inode.is_dir() { FileType::IsDir } else { FileType::IsFile };
     int32::encode(1, &file_type.into(), out);
-    encode_key(2, WireType::LengthDelimited, out);
-    encode_varint(key.len() as u64, out);
-    // Keys are names of which every byte is flipped.
-    out.extend(key.iter().map(|byte| byte ^ 0x80));
+    delimited(2, &name_bytes(key), out);
     uint64::encode(3, &inode.length, out);
     let mut permission = [0u8; 16];
     let mut rest = &mut permission[..];
@@ -77,7 +75,6 @@ fn delimited(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use trellis_metastore::key::name_bytes;
     use trellis_metastore::schema::{Inode, Kind, Shown};
 
     use super::super::convert::status;

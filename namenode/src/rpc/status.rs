@@ -15,7 +15,7 @@ use super::{convert, fixed, located};
 use crate::audit::Said;
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
-use crate::ops::list::{self, BatchCursor, BatchedListing, GetBatchedListing, GetListing, Shown};
+use crate::ops::list::{self, BatchCursor, BatchedListing, GetBatchedListing, GetListing, Listed};
 use crate::ops::locations::{self, GetBlockLocations};
 use crate::ops::status::{self, CheckAccess, FileStatus};
 use crate::ops::summary;
@@ -90,7 +90,7 @@ pub(super) fn listing(request: hdfs::GetListingRequestProto) -> Plan<Encoded> {
         let remaining = |entries| u32::try_from(entries).unwrap_or(i32::MAX as u32);
         let listing = match list::show_listing(tx, &call)? {
             None => return Ok(Encoded::default()),
-            Some(Shown::Directory(entries, after)) if !need_location => {
+            Some(Listed::Directory(entries, after)) if !need_location => {
                 return Ok(Encoded::page(&entries, remaining(after)));
             }
             Some(shown) => shown.into_listing()?,
