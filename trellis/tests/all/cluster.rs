@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{Up, complaint, output, runs, trellis, wait};
+use crate::support::{Up, complaint, output, runs, trellis, wait, wait_for};
 
 #[test]
 fn a_second_start_serves_the_same_names() {
@@ -247,10 +247,14 @@ fn status_tells_the_living_from_the_dead() {
     let up = Up::start(&dir.path().join("data"), &settings);
     kill(up.pid(1), Signal::SIGKILL).unwrap();
     wait(|| !up.data.join("run/namenode-1.pid").exists());
-    let status = output(&["admin", "status", "--watch", "1s", "--data", up.data.to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(status.status.success(), "{said} {}", complaint(&status));
-    assert!(said.contains("alive") && said.contains("NOT MOVING") && said.contains("leader"), "{said}");
+    let look = || {
+        let status = output(&["admin", "status", "--watch", "1s", "--data", up.data.to_str().unwrap()]);
+        assert!(status.status.success(), "{}", complaint(&status));
+        String::from_utf8_lossy(&status.stdout).into_owned()
+    };
+    // What it was writing when it died may be seen only once the other one has taken the write lock from it.
+    let said = wait_for(look, |said| said.contains("alive") && said.contains("NOT MOVING"));
+    assert!(said.contains("leader"), "{said}");
     let lives = said.lines().find(|line| line.contains("alive")).unwrap();
     assert!(lives.contains("(namenode 0 of trellis up)"), "{said}");
     assert_eq!(said.matches("of trellis up").count(), 1, "{said}");

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::load::{answered, assert_workload_counts, build, built_with};
-use crate::support::{Up, complaint, output};
+use crate::support::{Up, complaint, output, wait_for};
 
 const SIMULATED: [&str; 10] = [
     "--files",
@@ -26,15 +26,18 @@ fn fsck(up: &Up) -> String {
     String::from_utf8(said.stdout).unwrap()
 }
 
-/// Every block has its replicas, each on a datanode of its own.
+/// Every block has its replicas, each on a datanode of its own. Namenodes tell one another what they heard, so it is waited
+/// for; what nobody was told does not come: the datanodes are gone.
 fn assert_healthy(up: &Up, replication: usize) {
-    let said = fsck(up);
-    assert!(said.contains("is HEALTHY"), "{said}");
-    let blocks: Vec<&str> = said.lines().filter(|line| line.contains(":blk_")).collect();
-    assert!(blocks.len() > 100, "{said}");
-    for block in blocks {
-        assert_eq!(block.matches("DatanodeInfoWithStorage").count(), replication, "{block}");
-    }
+    let is_whole = |block: &str| block.matches("DatanodeInfoWithStorage").count() == replication;
+    let said = wait_for(
+        || fsck(up),
+        |said| {
+            let mut blocks = said.lines().filter(|line| line.contains(":blk_"));
+            said.contains("is HEALTHY") && blocks.all(is_whole)
+        },
+    );
+    assert!(said.matches(":blk_").count() > 100, "{said}");
 }
 
 #[test]

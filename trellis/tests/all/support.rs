@@ -133,10 +133,19 @@ pub fn runs(pid: Pid) -> bool {
 }
 
 /// Waits until something is so.
-pub fn wait(mut done: impl FnMut() -> bool) {
+pub fn wait(done: impl FnMut() -> bool) {
+    wait_for(done, |done| *done);
+}
+
+/// Looks again and again until it is as wanted; then this is what was seen.
+pub fn wait_for<T: std::fmt::Debug>(mut look: impl FnMut() -> T, is_wanted: impl Fn(&T) -> bool) -> T {
     let deadline = Instant::now() + LIMIT;
-    while !done() {
-        assert!(Instant::now() < deadline, "it did not happen within {LIMIT:?}");
+    loop {
+        let seen = look();
+        if is_wanted(&seen) {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "it did not happen within {LIMIT:?}: {seen:?}");
         thread::sleep(Duration::from_millis(10));
     }
 }
