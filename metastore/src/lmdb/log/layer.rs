@@ -71,8 +71,8 @@ impl Layer {
         self.numbers.insert_unique(entry.hash.0, (entry.hash, number), |(hash, _)| hash.0);
         let entries = &self.entries;
         let in_place = self.places.entry(Place(entry.key.partition(), entry.key.table())).or_default();
-        let at = in_place.partition_point(|other| at(entries, *other).key < entry.key);
-        in_place.insert(at, number);
+        let place = place_of(in_place, |other| at(entries, other).key < entry.key);
+        in_place.insert(place, number);
         match self.entries.last_mut() {
             Some(piece) if piece.len() < PIECE => piece.push(entry),
             // The first one may be all there ever is.
@@ -169,6 +169,18 @@ impl Layer {
     }
 }
 
+/// How many of these, which stand in order, are before what comes now: mostly all, or all but a few.
+fn place_of(numbers: &[u32], is_before: impl Fn(u32) -> bool) -> usize {
+    let (mut end, mut step) = (numbers.len(), 1);
+    loop {
+        let start = end.saturating_sub(step);
+        match numbers[start..end].first() {
+            Some(first) if !is_before(*first) => (end, step) = (start, step * 2),
+            _ => return start + numbers[start..end].partition_point(|other| is_before(*other)),
+        }
+    }
+}
+
 fn at(entries: &[Vec<Entry>], number: u32) -> &Entry {
     &entries[number as usize / PIECE][number as usize % PIECE]
 }
@@ -198,6 +210,17 @@ mod tests {
 
     fn row(version: u64, value: &'static str) -> Option<Row> {
         Some(Row { version, value: Bytes::from_static(value.as_bytes()), ..Row::default() })
+    }
+
+    #[test]
+    fn a_place_is_found_from_the_end() {
+        let numbers: Vec<u32> = (0..100).map(|n| 2 * n).collect();
+        for len in [0, 1, 2, 3, 7, 100] {
+            for new in 0..2 * len as u32 + 2 {
+                let place = numbers[..len].iter().filter(|other| **other < new).count();
+                assert_eq!(place_of(&numbers[..len], |other| other < new), place, "{new} in {len}");
+            }
+        }
     }
 
     #[test]
