@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
-use tokio::signal::unix::{SignalKind, signal as listen};
+use anyhow::{Result, anyhow, bail};
 use trellis_client::uri::Address;
 use trellis_datanode::disk::{Folders, VolumeDir};
 use trellis_datanode::server::{Advertised, Datanode, Options, Port, ServeError};
@@ -16,6 +15,7 @@ use crate::limits::raise_open_files;
 use crate::namenode::{end_with, resolve};
 use crate::output::say;
 use crate::settings::datanode::Settings;
+use crate::signals::Signals;
 
 /// What a datanode prints once a namenode knows it, followed by its data, IPC and HTTP addresses
 /// as URLs.
@@ -97,8 +97,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 async fn serve(options: Options) -> Result<ExitCode> {
-    let mut terminate = listen(SignalKind::terminate()).context("cannot listen for signals")?;
-    let mut interrupt = listen(SignalKind::interrupt()).context("cannot listen for signals")?;
+    let mut signals = Signals::listen()?;
     let mut datanode = Datanode::start(options).await.map_err(|error| {
         let option = match &error {
             ServeError::Listen { port: Port::Data, .. } => "--address",
@@ -108,12 +107,7 @@ async fn serve(options: Options) -> Result<ExitCode> {
         };
         anyhow!("{error}; stop what listens there, or give another address with {option}")
     })?;
-    let mut told_to_stop = std::pin::pin!(async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    });
+    let mut told_to_stop = std::pin::pin!(signals.next());
     tokio::select! {
         ready = datanode.registered() => ready?,
         () = &mut told_to_stop => {

@@ -8,6 +8,7 @@
 //! - [`admin`]: status, client-config, settings, open files, blocks in trouble, datanodes
 //! - [`load`]: the metadata load generator
 //! - [`web`]: lines from a namenode's HTTP port
+//! - [`signals`]: being asked to end
 //! - [`settings`], [`config`]: the table of settings, and where they come from
 //! - [`output`]: printing that survives a closed pipe, and says when it failed
 
@@ -23,6 +24,7 @@ mod load;
 mod namenode;
 mod output;
 mod settings;
+mod signals;
 mod store;
 mod up;
 mod web;

@@ -8,7 +8,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal;
 use nix::unistd::getppid;
-use tokio::signal::unix::{SignalKind, signal as listen};
 use trellis_metastore::group::GroupConfig;
 use trellis_metastore::lmdb::{Form, LmdbConfig};
 use trellis_metastore::open::StoreUrl;
@@ -18,6 +17,7 @@ use crate::config::Sources;
 use crate::limits::raise_open_files;
 use crate::output::say;
 use crate::settings::Settings;
+use crate::signals::Signals;
 
 /// What a namenode prints once it serves, followed by its RPC and its HTTP address as URLs.
 pub const READY: &str = "trellis namenode ready: ";
@@ -84,8 +84,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 async fn serve(options: Options) -> Result<ExitCode> {
-    let mut terminate = listen(SignalKind::terminate()).context("cannot listen for signals")?;
-    let mut interrupt = listen(SignalKind::interrupt()).context("cannot listen for signals")?;
+    let mut signals = Signals::listen()?;
     let mut namenode = Namenode::start(options).await.map_err(|error| {
         let option = match &error {
             ServeError::Listen { port: Port::Rpc, .. } => "--rpc",
@@ -100,8 +99,7 @@ async fn serve(options: Options) -> Result<ExitCode> {
             ended?;
             bail!("the namenode ended by itself");
         }
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = signals.next() => {}
     }
     namenode.stop().await?;
     Ok(ExitCode::SUCCESS)

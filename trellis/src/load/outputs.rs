@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use tokio::signal::unix::{SignalKind, signal};
+use anyhow::{Result, bail};
 use trellis_loadgen::findings::Findings;
 use trellis_loadgen::report::Report;
 use trellis_loadgen::saved::write_whole;
 use trellis_loadgen::stop::Stop;
 
 use crate::output::{complain, print};
+use crate::signals::Signals;
 
 /// The exit code of what Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
@@ -82,18 +82,10 @@ pub fn write_page(path: &Path, page: &str) -> Result<()> {
 
 /// Ends the measurement when it is asked to, and comes back when it is asked once more.
 async fn interrupted(stop: &Stop) -> Result<ExitCode> {
-    let listen = |kind| signal(kind).context("cannot listen for signals");
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut next = async || {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    };
-    next().await;
+    let mut signals = Signals::listen()?;
+    signals.next().await;
     stop.ask();
     complain("ending the run; what was measured is reported. Once more ends it at once, without a report");
-    next().await;
+    signals.next().await;
     Ok(ExitCode::from(INTERRUPTED))
 }

@@ -21,10 +21,11 @@ use crate::config::Sources;
 use crate::limits::raise_open_files;
 use crate::one_thread;
 use crate::output::say;
+use crate::signals::Signals;
 use crate::store::init::init;
+use crate::up::Plan;
 use crate::up::data_dir::DataDir;
 use crate::up::fleet::Fleet;
-use crate::up::{Plan, Signals};
 
 const EXAMPLE: &str = "\
 Examples:

@@ -17,7 +17,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use trellis_metastore::open::StoreUrl;
@@ -28,6 +27,7 @@ use self::node::{Event, Node, Stop};
 use crate::config::{File, Sources};
 use crate::one_thread;
 use crate::output::{complain, say};
+use crate::signals::Signals;
 use crate::store::init::init;
 
 /// Most namenodes that one `up` starts.
@@ -214,31 +214,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let mut signals = Signals::listen()?;
         Cluster::start(plan).run(&mut signals).await
     })
-}
-
-/// SIGINT, SIGTERM and SIGHUP.
-pub struct Signals([Signal; 3]);
-
-impl Signals {
-    /// Hears them from now on, in place of being ended by them.
-    pub fn listen() -> Result<Signals> {
-        let listen = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Signals([
-            listen(SignalKind::interrupt())?,
-            listen(SignalKind::terminate())?,
-            listen(SignalKind::hangup())?,
-        ]))
-    }
-
-    /// Waits for one.
-    pub async fn next(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
 }
 
 /// The running servers. Datanodes start once all namenodes serve, whose addresses they need.

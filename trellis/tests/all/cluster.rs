@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -194,6 +194,33 @@ fn a_namenode_whose_log_cannot_be_written_serves_on() {
     let ended = namenode.wait().unwrap();
     assert_eq!(answers, [Some(0), Some(1), Some(1), Some(0), Some(0)], "{said}");
     assert!(ended.success());
+}
+
+/// A hangup is a stop in order; whoever has it ignored (`nohup`) is served on.
+#[test]
+fn a_hangup_ends_a_namenode_unless_it_is_ignored() {
+    for (ignored, first) in [("", Signal::SIGHUP), ("trap '' HUP; ", Signal::SIGTERM)] {
+        let mut command = Command::new("sh");
+        let program = env!("CARGO_BIN_EXE_trellis");
+        let serve = "namenode --store mem: --rpc 127.0.0.1:0 --http 127.0.0.1:0";
+        command
+            .env_clear()
+            .stderr(Stdio::null())
+            .args(["-c", &format!("{ignored}exec {program} {serve}")])
+            .stdout(Stdio::piped());
+        let mut namenode = command.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(namenode.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let server = said.split_whitespace().find(|word| word.starts_with("hdfs://")).unwrap_or_default();
+        let pid = Pid::from_raw(namenode.id().cast_signed());
+        kill(pid, Signal::SIGHUP).unwrap();
+        if first != Signal::SIGHUP {
+            let made = output(&["fs", "--fs", server, "mkdir", "/a"]);
+            assert!(made.status.success(), "{said} {}", complaint(&made));
+            kill(pid, first).unwrap();
+        }
+        assert_eq!(namenode.wait().unwrap().code(), Some(0), "{ignored:?}");
+    }
 }
 
 /// A client that stops in the middle of an HTTP request does not hold up the stop.
