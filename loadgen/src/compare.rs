@@ -1,7 +1,9 @@
 //! Two reports beside each other, with error margins.
 //!
-//! A rate's margin is that of the mean of its whole seconds: Student's t for 95 % times their standard deviation over the
-//! root of their number. So is that of a mean latency. Margins of ratios add as independent relative errors do.
+//! Means are those of the reports. A rate's margin is that of the mean of its whole seconds: Student's t for 95 % times
+//! their standard deviation over the root of their number. A mean latency is a ratio, of the time in each second to the
+//! operations in it, and so is its margin (the usual estimate of a ratio of sums). Margins of ratios of two reports add as
+//! independent relative errors do.
 
 use std::fmt::Write as _;
 
@@ -29,14 +31,20 @@ pub struct Estimate {
 impl Estimate {
     /// Of a sample.
     pub fn of(sample: &[f64]) -> Estimate {
+        Estimate::of_ratio(&sample.iter().map(|value| (*value, 1.0)).collect::<Vec<_>>())
+    }
+
+    /// Of what a sample's parts are together, to what they are of.
+    pub fn of_ratio(sample: &[(f64, f64)]) -> Estimate {
         let count = sample.len() as f64;
-        let mean = sample.iter().fold(0.0, |sum, value| sum + value) / count.max(1.0);
-        if sample.len() < 2 {
+        let (part, whole) = sample.iter().fold((0.0, 0.0), |sums, one| (sums.0 + one.0, sums.1 + one.1));
+        let mean = if whole > 0.0 { part / whole } else { 0.0 };
+        if sample.len() < 2 || whole <= 0.0 {
             return Estimate { mean, margin: None };
         }
-        let variance = sample.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let squares = sample.iter().map(|(part, whole)| (part - mean * whole).powi(2)).sum::<f64>();
         let t = STUDENT.get(sample.len() - 2).copied().unwrap_or(NORMAL);
-        Estimate { mean, margin: Some(t * (variance / count).sqrt()) }
+        Estimate { mean, margin: Some(t * (squares / (count - 1.0) * count).sqrt() / whole) }
     }
 
     /// Part of the mean.
@@ -60,42 +68,45 @@ impl Estimate {
     }
 }
 
-/// The whole seconds of a run of this length.
-fn whole(seconds: &[Second], elapsed_s: f64) -> Vec<Second> {
-    let mut all = seconds.to_vec();
-    all.resize(elapsed_s as usize, Second::default());
-    all
+/// What a row shows of one side.
+struct Side {
+    rate: Estimate,
+    latency: Estimate,
+    p99_us: f64,
 }
 
-fn rate(seconds: &[Second]) -> Estimate {
-    Estimate::of(&seconds.iter().map(|second| second.count as f64).collect::<Vec<_>>())
-}
+impl Side {
+    fn new(report: &Report, seconds: &[Second], ops_per_s: f64, p99_us: f64) -> Side {
+        let mut whole = seconds.to_vec();
+        whole.resize(report.total.whole_seconds(), Second::default());
+        let margin = Estimate::of(&whole.iter().map(|second| second.count as f64).collect::<Vec<_>>()).margin;
+        let rate = Estimate { mean: ops_per_s, margin };
+        let times = seconds.iter().map(|second| (second.mean_us * second.ended as f64, second.ended as f64));
+        Side { rate, latency: Estimate::of_ratio(&times.collect::<Vec<_>>()), p99_us }
+    }
 
-fn latency(seconds: &[Second]) -> Estimate {
-    let with_any = seconds.iter().filter(|second| second.ended > 0);
-    Estimate::of(&with_any.map(|second| second.mean_us).collect::<Vec<_>>())
-}
+    /// All operations of a run together.
+    fn all(report: &Report) -> Side {
+        Side::new(report, &report.seconds(), report.total.ops_per_s, report.total.p99_us)
+    }
 
-/// The whole seconds of all operations together.
-fn all_seconds(report: &Report) -> Vec<Second> {
-    whole(&report.seconds(), report.total.elapsed_s)
+    fn of(report: &Report, operation: &Operation) -> Side {
+        Side::new(report, &operation.seconds, operation.ops_per_s, operation.p99_us)
+    }
 }
 
 /// Of [`rows`].
 pub(crate) const HEADS: [&str; 9] =
     ["operation", "A ops/s", "B ops/s", "B/A", "A mean µs", "B mean µs", "B/A", "A p99 µs", "B p99 µs"];
 /// What [`rows`] show.
-pub(crate) const MARGINS: &str =
-    "margins: 95 % of the mean of whole seconds; * differs by more than its margin";
+pub(crate) const MARGINS: &str = "margins: 95 %, from second to second; * differs by more than its margin";
 
 /// A row for each operation that both have.
 pub(crate) fn rows(a: &Report, b: &Report) -> Vec<Vec<String>> {
-    let mut rows = vec![row("all", &all_seconds(a), &all_seconds(b), None)];
+    let mut rows = vec![row("all", &Side::all(a), &Side::all(b))];
     for (name, one) in &a.operations {
         if let Some(other) = b.operations.get(name) {
-            let of =
-                |operation: &Operation, report: &Report| whole(&operation.seconds, report.total.elapsed_s);
-            rows.push(row(name, &of(one, a), &of(other, b), Some((one.p99_us, other.p99_us))));
+            rows.push(row(name, &Side::of(a, one), &Side::of(b, other)));
         }
     }
     rows
@@ -118,17 +129,16 @@ pub fn compare(a: &Report, b: &Report) -> String {
     text
 }
 
-fn row(name: &str, a: &[Second], b: &[Second], p99: Option<(f64, f64)>) -> Vec<String> {
+fn row(name: &str, a: &Side, b: &Side) -> Vec<String> {
     let mut cells = vec![name.to_owned()];
-    for (a, b) in [(rate(a), rate(b)), (latency(a), latency(b))] {
+    for (a, b) in [(a.rate, b.rate), (a.latency, b.latency)] {
         let ratio = b.over(a).map_or("-".to_owned(), |ratio| {
             let is_clear = ratio.margin.is_some_and(|margin| (ratio.mean - 1.0).abs() > margin);
             format!("{}{}", ratio.text(3), if is_clear { " *" } else { "" })
         });
         cells.extend([a.text(0), b.text(0), ratio]);
     }
-    let p99 = p99.map_or(["-".to_owned(), "-".to_owned()], |(a, b)| [figure(a), figure(b)]);
-    cells.extend(p99);
+    cells.extend([figure(a.p99_us), figure(b.p99_us)]);
     cells
 }
 
@@ -149,9 +159,11 @@ pub(crate) fn differences(a: &Report, b: &Report) -> Vec<String> {
             format!("{name}: A {value}, B {}", other.get(name.as_str()).cloned().unwrap_or_default())
         })
         .collect();
-    let [one, other] = [a, b].map(|report| report.namespace.as_ref().map(|namespace| &namespace.spec));
+    let namespaces = [&a.namespace, &b.namespace];
+    let [one, other] = namespaces.map(|namespace| namespace.as_ref().map(|it| (&it.spec, it.files_present)));
     if one != other {
-        let [one, other] = [one, other].map(|spec| spec.map_or("none".to_owned(), Spec::to_string));
+        let text = |(spec, present): (&Spec, u32)| format!("{spec}; {present} files were there");
+        let [one, other] = [one, other].map(|namespace| namespace.map_or("none".to_owned(), text));
         all.push(format!("namespace: A {one}, B {other}"));
     }
     if a.build != b.build {
@@ -186,10 +198,30 @@ mod tests {
 
     #[test]
     fn seconds_without_an_operation_count() {
+        let mut report = crate::report::tests::sample();
+        report.total.elapsed_s = 2.9;
         let second = Second { count: 4, ended: 4, mean_us: 1.0, ..Second::default() };
-        let seconds = whole(&[second], 2.9);
-        assert_eq!(seconds, [second, Second::default()]);
-        assert!((rate(&seconds).mean - 2.0).abs() < 1e-9);
-        assert!((latency(&seconds).mean - 1.0).abs() < 1e-9);
+        let side = Side::new(&report, &[second], 2.0, 9.0);
+        // 4 and 0: standard deviation √8, t(1) = 12.706.
+        assert!((side.rate.mean - 2.0).abs() < 1e-9);
+        assert!(
+            side.rate.margin.is_some_and(|margin| (margin - 12.706 * 2.0).abs() < 1e-6),
+            "{:?}",
+            side.rate
+        );
+    }
+
+    #[test]
+    fn a_mean_latency_is_that_of_all_operations_not_of_seconds() {
+        let report = crate::report::tests::sample();
+        let second = |ended, mean_us| Second { ended, mean_us, ..Second::default() };
+        // Frozen: nobody ends for a second, then many at once, late.
+        let seconds = [second(1000, 100.0), second(0, 0.0), second(3000, 1_000_000.0), second(1000, 100.0)];
+        let side = Side::new(&report, &seconds, 1.0, 1.0);
+        assert!((side.latency.mean - 600_040.0).abs() < 1e-6, "{:?}", side.latency);
+        assert!(side.latency.margin.is_some_and(|margin| margin > 300_000.0), "{:?}", side.latency);
+        // All alike: nothing to be unsure of.
+        let alike = Side::new(&report, &[second(10, 7.0), second(90, 7.0)], 1.0, 1.0).latency;
+        assert!(alike.margin.is_some_and(|margin| margin < 1e-9), "{alike:?}");
     }
 }

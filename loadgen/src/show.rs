@@ -115,7 +115,7 @@ fn replayed(report: &Report, replay: &Replay) -> String {
     if let Some(percent) = replay.rate_error_percent {
         let _ = writeln!(
             text,
-            "the rate was off by {percent:+.2} %; lines that began in another second than they were to: {}",
+            "the rate at which lines began was off by {percent:+.2} %; began in another second than they were to: {}",
             replay.in_another_second
         );
     }

@@ -9,7 +9,6 @@ use super::demands::{Demands, Measured};
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::saved;
-use crate::spread::median;
 
 /// Steps that find what is left of the response time.
 const STEPS: u32 = 60;
@@ -52,12 +51,9 @@ impl Calibration {
         let runs = scale.points.iter().filter(|point| Some(point.namenodes) == wanted);
         let runs: Vec<(Demands, Measured)> =
             runs.map(|point| Demands::of(&point.report)).collect::<Result<_>>()?;
-        let all: Vec<Demands> = runs.iter().map(|(demands, _)| *demands).collect();
-        let (Some(demands), Some((_, first))) = (Demands::mean(&all), runs.first()) else {
+        let Some((demands, measured)) = middle(runs) else {
             return Err(Error::refused(format!("{file} has no runs on so many namenodes")));
         };
-        let measured =
-            Measured { ops_per_s: median(runs.iter().map(|(_, measured)| measured.ops_per_s)), ..*first };
         let late = (demands.trip_us > 0.0).then_some(demands.trip_us - scale.config.store_delay_us as f64);
         Ok(Calibration::new(file, demands, measured, late, further_us))
     }
@@ -99,6 +95,16 @@ impl Calibration {
     }
 }
 
+/// The run whose rate is in the middle, of an even number the two together: one that was disturbed has no say.
+fn middle(mut runs: Vec<(Demands, Measured)>) -> Option<(Demands, Measured)> {
+    runs.sort_by(|(_, one), (_, other)| one.ops_per_s.total_cmp(&other.ops_per_s));
+    let middle = runs.get(runs.len().saturating_sub(1) / 2..=runs.len() / 2)?;
+    let (_, first) = middle.first()?;
+    let demands: Vec<Demands> = middle.iter().map(|(demands, _)| *demands).collect();
+    let ops_per_s = middle.iter().map(|(_, measured)| measured.ops_per_s).sum::<f64>() / middle.len() as f64;
+    Some((Demands::mean(&demands)?, Measured { ops_per_s, ..*first }))
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -117,6 +123,19 @@ pub(crate) mod tests {
         let predicted = predict(&calibration.demands, &deployment, 1, 6);
         assert!((predicted.ops_per_s / 1700.0 - 1.0).abs() < 1e-4, "{predicted:?}");
         assert!(calibration.demands.rest_us > 0.0 && calibration.too_slow_percent < 0.01);
+    }
+
+    #[test]
+    fn a_run_that_was_disturbed_has_no_say() {
+        let run = |ops_per_s, hold_us| {
+            let measured = Measured { namenodes: 1, clients: 6, machine_cores: 2, ops_per_s };
+            (Demands { hold_us, ..demands() }, measured)
+        };
+        let of = |runs: Vec<_>| middle(runs).map(|(demands, measured)| (measured.ops_per_s, demands.hold_us));
+        assert_eq!(of(vec![run(569.0, 800.0), run(338.0, 9000.0), run(531.0, 900.0)]), Some((531.0, 900.0)));
+        assert_eq!(of(vec![run(600.0, 800.0), run(500.0, 900.0)]), Some((550.0, 850.0)));
+        assert_eq!(of(vec![run(600.0, 800.0)]), Some((600.0, 800.0)));
+        assert_eq!(of(Vec::new()), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Timeline {
     /// Of all operations of a run.
     pub fn of(report: &Report) -> Timeline {
         let mut all = report.seconds();
-        all.truncate(report.total.elapsed_s as usize);
+        all.truncate(report.total.whole_seconds());
         let each = all.len().div_ceil(MAX_POINTS).max(1);
         let merged = |seconds: &[Second]| {
             let mut sum = Second::default();

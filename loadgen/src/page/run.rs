@@ -142,7 +142,7 @@ fn replayed(html: &mut Html, report: &Report) {
         html.tag("div", &[("class", "wrap")], |html| html.table(&["lines", ""], &rows));
         let rate = replay.rate_error_percent.map(|percent| {
             format!(
-                " The rate was off by {percent:+.2} %; {} lines began in another second than they were to.",
+                " The rate at which lines began was off by {percent:+.2} %; {} began in another second than they were to.",
                 count(replay.in_another_second)
             )
         });

@@ -1,14 +1,16 @@
 //! What a namenode counts: a reading of its `/metrics`.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::time::Duration;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
 /// How long a namenode may take to answer.
 const LIMIT: Duration = Duration::from_secs(20);
+/// How long until it is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
 /// No longer answer is read.
 const MAX_BYTES: u64 = 16 << 20;
 
@@ -66,13 +68,25 @@ pub fn label<'a>(name: &'a str, label: &str) -> Option<&'a str> {
 /// The whole answer. HTTP/1.0, so that it is in one piece and ends with the connection.
 fn get(address: &str) -> std::io::Result<String> {
     let not_found = || std::io::Error::other("the name has no address");
-    let mut stream =
-        TcpStream::connect_timeout(&address.to_socket_addrs()?.next().ok_or_else(not_found)?, LIMIT)?;
+    let mut stream = connect(&address.to_socket_addrs()?.next().ok_or_else(not_found)?)?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
     let mut answer = String::new();
     stream.take(MAX_BYTES).read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+/// Connects. While all of this machine's ports for it are taken, by connections that ended a moment ago, it is tried again.
+fn connect(address: &SocketAddr) -> std::io::Result<TcpStream> {
+    let begun = Instant::now();
+    loop {
+        match TcpStream::connect_timeout(address, LIMIT) {
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable && begun.elapsed() < LIMIT => {
+                std::thread::sleep(PAUSE);
+            }
+            connected => return connected,
+        }
+    }
 }
 
 #[cfg(test)]

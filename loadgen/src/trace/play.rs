@@ -106,6 +106,8 @@ pub struct Played {
     pub waited: u64,
     /// Lines that began in another second than they were to.
     pub in_another_second: u64,
+    /// When the last line that began was to begin, and did.
+    pub last_begun: (Duration, Duration),
 }
 
 struct Shared {
@@ -117,6 +119,9 @@ struct Shared {
     room: Condvar,
     recorders: Recorders<Command>,
     in_another_second: AtomicU64,
+    /// Microseconds of the last line that began.
+    last_intended: AtomicU64,
+    last_begun: AtomicU64,
 }
 
 /// A line that has begun.
@@ -155,6 +160,8 @@ impl Shared {
         let times = Times { intended, begun, ended: self.started.elapsed() };
         self.recorders.with(worker, |recorder| recorder.note(command, times, done));
         self.in_another_second.fetch_add(u64::from(intended.as_secs() != begun.as_secs()), Ordering::Relaxed);
+        self.last_intended.fetch_max(intended.as_micros() as u64, Ordering::Relaxed);
+        self.last_begun.fetch_max(begun.as_micros() as u64, Ordering::Relaxed);
     }
 
     fn unfinished(&self, command: Command, intended: Option<Duration>) {
@@ -181,6 +188,8 @@ pub async fn play(
         room: Condvar::new(),
         recorders: Recorders::new(at_pace, None),
         in_another_second: AtomicU64::new(0),
+        last_intended: AtomicU64::new(0),
+        last_begun: AtomicU64::new(0),
     });
     let (over, is_over) = watch::channel(false);
     let mut tasks = JoinSet::new();
@@ -225,7 +234,9 @@ pub async fn play(
     let recorder = shared.recorders.merged();
     let outcome = Outcome { recorder, elapsed, intended, exhausted: false, stopped_at };
     let in_another_second = shared.in_another_second.load(Ordering::Relaxed);
-    Ok(Played { outcome, account, last, waited, in_another_second })
+    let micros = |time: &AtomicU64| Duration::from_micros(time.load(Ordering::Relaxed));
+    let last_begun = (micros(&shared.last_intended), micros(&shared.last_begun));
+    Ok(Played { outcome, account, last, waited, in_another_second, last_begun })
 }
 
 /// What came of reading it.

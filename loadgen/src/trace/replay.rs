@@ -100,7 +100,11 @@ pub async fn replay(config: &Config, stop: &Stop) -> Result<Report> {
         contents: &contents,
     };
     let open_loop = summary::open_loop(&measured);
-    let rate_error = open_loop.as_ref().map(|open| (open.achieved_per_s / open.offered_per_s - 1.0) * 100.0);
+    let (was_to_begin, began) = played.last_begun;
+    let rate_error = open_loop
+        .as_ref()
+        .filter(|_| !began.is_zero())
+        .map(|_| (was_to_begin.as_secs_f64() / began.as_secs_f64() - 1.0) * 100.0);
     Ok(Report {
         schema: SCHEMA,
         build: summary::build_id(),
