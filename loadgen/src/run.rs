@@ -23,7 +23,7 @@ use crate::servers::{Growth, Servers};
 use crate::stop::Stop;
 use crate::summary::{self, Measured};
 use crate::target::Target;
-use crate::tree::{spec_in, survey};
+use crate::tree::{Survey, spec_in, survey};
 use crate::watch::Watch;
 
 /// Directories that are looked at at once before a run.
@@ -71,7 +71,17 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
     let clients = target.clone().counting(contents.blocks == Blocks::Real).clients(config.connections)?;
     let datanodes = datanodes(&target, &config.base, &spec, &contents).await?;
     let new_file = new_file(&first, &contents, datanodes.clone()).await?;
-    let tree = survey(&clients, &config.base, spec, datanodes.clone(), SURVEY_WORKERS).await?.tree;
+    let Survey { tree, dirs } =
+        survey(&clients, &config.base, spec, datanodes.clone(), SURVEY_WORKERS).await?;
+    let missing = dirs.values().filter(|look| !look.is_there).count();
+    if missing > 0 {
+        // What is done in them would be refused, and count as if other clients had been quicker.
+        return Err(Error::refused(format!(
+            "{missing} of {} directories of the namespace in {} are missing: 'trellis load build' makes them",
+            tree.spec.dirs(),
+            config.base
+        )));
+    }
     if let Some(datanodes) = &datanodes {
         datanodes.report().await?;
     }

@@ -63,7 +63,7 @@ pub(super) async fn send_away(namenodes: &[Namenode], shared: &Shared) -> Result
             if before != now || !is_simulated(&name) {
                 return Err(Error::refused(format!(
                     "datanode {name} is alive at {}: simulated datanodes must be the only ones. Stop it (its namenodes \
-                     must have noticed), or use --blocks real",
+                     must have noticed; 'trellis up --datanodes 0' starts none), or use --blocks real",
                     namenode.address()
                 )));
             }

@@ -84,6 +84,8 @@ pub(crate) struct Hub {
     pub draining: AtomicBool,
     /// Calls whose answers have not left yet.
     pub in_flight: AtomicI64,
+    /// The last connection that came was one too many.
+    pub is_full: AtomicBool,
 }
 
 impl Hub {
@@ -143,6 +145,7 @@ impl Server {
             large_requests: Arc::new(Semaphore::new(large)),
             draining: AtomicBool::new(false),
             in_flight: AtomicI64::new(0),
+            is_full: AtomicBool::new(false),
         });
         hub.service.served_by(&hub);
         let (order, orders) = watch::channel(Order::Serve);
@@ -241,9 +244,13 @@ async fn accept(listener: TcpListener, hub: Arc<Hub>, threads: Threads, mut orde
 fn admit(stream: &TcpStream, peer: SocketAddr, hub: &Hub, connections: usize) -> bool {
     let metrics = hub.service.metrics();
     metrics.connections_total.increment(1);
-    if connections >= hub.limits.max_connections {
+    let is_full = connections >= hub.limits.max_connections;
+    let was_full = hub.is_full.swap(is_full, Ordering::Relaxed);
+    if is_full {
         metrics.connections_refused.increment(1);
-        tracing::info!(%peer, limit = hub.limits.max_connections, "too many connections: one more was closed");
+        if !was_full {
+            tracing::warn!(%peer, limit = hub.limits.max_connections, "too many connections: further ones are closed");
+        }
         return false;
     }
     let admitted = stream.set_nodelay(true);

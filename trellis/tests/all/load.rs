@@ -140,6 +140,13 @@ fn a_build_goes_on_where_it_ended() {
     let gone = files.iter().filter(|path| path.starts_with(last)).count();
     let other = files.iter().find(|path| !path.starts_with(last)).unwrap();
     assert!(up.fs(&["rm", "-r", "-skipTrash", last, other]).status.success());
+    // Nothing is measured in it before it is whole.
+    let early = output(&["load", "run", "--target", &up.fs, "--workload", "create", "--duration", "1s"]);
+    let why = complaint(&early);
+    assert!(
+        !early.status.success() && why.contains("of 19 directories of the namespace in /load are"),
+        "{why}"
+    );
     let said = built(&up, "300");
     let there = 300 - gone - 1;
     assert!(said.starts_with(&format!("went on in /load, where {there} files were there already")), "{said}");
