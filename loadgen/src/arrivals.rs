@@ -1,5 +1,6 @@
 //! When operations of an open loop begin, whatever the system does: intended starts, since the start of a phase.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -26,6 +27,16 @@ pub enum Arrivals {
     /// The same, at a rate that is drawn anew every 15 s: `rate` is the least, on average it is somewhat less than twice
     /// as much.
     Pareto,
+}
+
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Arrivals::Constant => "constant",
+            Arrivals::Poisson => "poisson",
+            Arrivals::Pareto => "pareto",
+        })
+    }
 }
 
 impl FromStr for Arrivals {

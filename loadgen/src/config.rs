@@ -28,7 +28,7 @@ pub struct Config {
     pub base: String,
     /// What is done.
     pub workload: Workload,
-    /// Percent of creates in place of the workload's own.
+    /// Percent of creates in place of the workload's own; only of a mix.
     pub create_share: Option<f64>,
     /// Clients: each does one operation after another in a closed loop, and has its share of the arrivals in an open one.
     pub clients: u32,
@@ -65,7 +65,7 @@ pub struct Config {
     /// Of a replay, whose workload is `replay`; then what else only a run can have is as if it was not asked for.
     #[serde(default)]
     pub replay: Option<ReplayConfig>,
-    /// What files hold, as far as it is to be otherwise than in the namespace.
+    /// What files hold, as far as it is to be otherwise than in the namespace; in a report all of it.
     #[serde(default)]
     pub contents: Asked,
 }
@@ -119,6 +119,21 @@ impl Config {
             late_after_s: usual_late_after_s(),
             replay: None,
             contents: Asked::default(),
+        }
+    }
+
+    /// The same with what is usual wherever nothing was asked for, so that it says all about a run, whatever is usual with
+    /// another program. Only what the namespace says about files is still to be filled in.
+    pub fn effective(self) -> Config {
+        let mix = self.workload.mix(self.create_share).ok();
+        let has_costs = !self.metrics.is_empty() && mix.is_some_and(|mix| mix.single().is_none());
+        let is_popular = self.pick == Pick::Popular;
+        Config {
+            create_share: self.create_share.or(self.workload.create_percent()),
+            arrivals: self.arrivals.or(self.rate.map(|_| self.workload.usual_arrivals())),
+            hot: self.hot.or(self.workload.hot().filter(|_| is_popular)),
+            cost_samples: if has_costs { self.cost_samples } else { 0 },
+            ..self
         }
     }
 
@@ -208,20 +223,34 @@ impl FromStr for Pick {
 pub enum Popularity {
     /// All the same.
     Uniform,
-    /// The n-th in proportion to n to the power of minus this.
+    /// The n-th in proportion to n to the power of minus this. Which is the n-th has nothing to do with where it lies.
     Zipf(f64),
+    /// The same of the n-th youngest. The higher a file's number, the younger it is, so that the young lie together.
+    Age(f64),
+}
+
+impl fmt::Display for Popularity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Popularity::Uniform => f.write_str("uniform"),
+            Popularity::Zipf(s) => write!(f, "zipf:{s}"),
+            Popularity::Age(s) => write!(f, "age:{s}"),
+        }
+    }
 }
 
 impl FromStr for Popularity {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let exponent = |text: &str| text.parse().ok().filter(|s: &f64| (0.0..=10.0).contains(s));
-        match text.strip_prefix("zipf:") {
-            None if text == "uniform" => Ok(Popularity::Uniform),
-            None => Err("say uniform, or zipf:S such as zipf:0.9"),
-            Some(s) => exponent(s).map(Popularity::Zipf).ok_or("the exponent is a number from 0 to 10"),
-        }
+        let (kind, exponent): (fn(f64) -> Popularity, _) = match text.split_once(':') {
+            None if text == "uniform" => return Ok(Popularity::Uniform),
+            Some(("zipf", s)) => (Popularity::Zipf, s),
+            Some(("age", s)) => (Popularity::Age, s),
+            _ => return Err("say uniform, zipf:S or age:S, such as zipf:0.9"),
+        };
+        let exponent = exponent.parse().ok().filter(|s| (0.0..=10.0).contains(s));
+        exponent.map(kind).ok_or("the exponent is a number from 0 to 10")
     }
 }
 
@@ -291,6 +320,39 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_is_usual_is_filled_in() {
+        let plain = |workload: &str| {
+            let config = Config::new("hdfs://h:1", "/load", workload.parse().expect("one"));
+            Config { rate: Some(5.0), cost_samples: 7, metrics: vec!["h:2".into()], ..config }
+        };
+        let eighty = Some(Hot { operations_percent: 80.0, directories_percent: 20.0 });
+        for (workload, creates, arrivals, hot, cost_samples) in [
+            ("spotify", Some(2.7), Arrivals::Poisson, None, 7),
+            ("lambda", Some(1.09), Arrivals::Pareto, None, 7),
+            // Its shares add up to 99.98 %.
+            ("pangu", Some(958.0 / 99.98), Arrivals::Poisson, eighty, 7),
+            ("open", None, Arrivals::Poisson, None, 0),
+        ] {
+            let full = plain(workload).effective();
+            let same = full.create_share.zip(creates).map(|(one, other)| (one - other).abs() < 1e-8);
+            assert!(same.unwrap_or(full.create_share == creates), "{workload}: {full:?}");
+            assert_eq!((full.arrivals, full.hot, full.cost_samples), (Some(arrivals), hot, cost_samples));
+            // It is the same run.
+            let shares = |config: &Config| config.check().expect("sound").shares().to_vec();
+            for (one, other) in shares(&full).iter().zip(shares(&plain(workload))) {
+                assert!(one.0 == other.0 && (one.1 - other.1).abs() < 1e-9, "{workload}");
+            }
+            assert_eq!(full.clone().effective(), full);
+        }
+        // What was asked for stays, also when it makes no sense.
+        assert_eq!(config().effective(), config());
+        let closed = Config { rate: None, ..config() };
+        assert!(closed.clone().effective() == closed && closed.check().is_err());
+        assert_eq!(Config { rate: None, arrivals: None, ..config() }.effective().arrivals, None);
+        assert_eq!(Config { metrics: Vec::new(), ..config() }.effective().cost_samples, 0);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         assert!(config().check().is_ok());
         let wrong: &[fn(&mut Config)] = &[
@@ -320,7 +382,10 @@ pub(crate) mod tests {
     fn dials_are_read() {
         assert_eq!("zipf:1.1".parse(), Ok(Popularity::Zipf(1.1)));
         assert_eq!("80/0.5".parse(), Ok(Hot { operations_percent: 80.0, directories_percent: 0.5 }));
-        assert!(["", "zipf", "zipf:-1", "zipf:x"].iter().all(|text| text.parse::<Popularity>().is_err()));
+        let all = [Popularity::Uniform, Popularity::Zipf(0.9), Popularity::Age(2.0)];
+        assert!(all.iter().all(|one| one.to_string().parse() == Ok(*one)));
+        let wrong = ["", "zipf", "zipf:-1", "zipf:x", "age", "age:11", "youth:1"];
+        assert!(wrong.iter().all(|text| text.parse::<Popularity>().is_err()));
         assert!(["80", "80/", "101/20", "80/-1"].iter().all(|text| text.parse::<Hot>().is_err()));
     }
 }

@@ -69,6 +69,19 @@ impl Default for Contents {
     }
 }
 
+/// All of it, as if it had been asked for.
+impl From<&Contents> for Asked {
+    fn from(contents: &Contents) -> Asked {
+        Asked {
+            blocks: Some(contents.blocks),
+            sizes: Some(contents.sizes.clone()),
+            block_size: contents.block_size,
+            replication: contents.replication,
+            datanodes: Some(contents.datanodes).filter(|_| contents.blocks == Blocks::Simulated),
+        }
+    }
+}
+
 impl Asked {
     /// What is asked for, and for the rest what is usual.
     ///
@@ -172,6 +185,8 @@ mod tests {
         assert_eq!((made.blocks, made.sizes.to_string().as_str()), (Blocks::Simulated, "64k"));
         // A run on that namespace needs no options, and may say otherwise.
         assert_eq!(Asked::default().over(&made).expect("sound"), made);
+        assert_eq!(Asked::from(&made).over(&none).expect("sound"), made);
+        assert_eq!(Asked::from(&none).over(&made).expect("sound"), none);
         let without = Asked { blocks: Some(Blocks::None), ..Asked::default() }.over(&made).expect("sound");
         assert!(without.sizes.is_zero());
         let small = Asked { sizes: "1-5".parse().ok(), datanodes: Some(3), ..Asked::default() };

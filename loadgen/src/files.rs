@@ -10,6 +10,7 @@ use trellis_client::{Client, Error};
 use trellis_proto::hdfs;
 use trellis_proto::hdfs::client_namenode_protocol as rpc;
 
+use crate::contents::Contents;
 use crate::datanodes::{Datanodes, Stranger};
 use crate::distribution::Distribution;
 use crate::mix::MAX_CALLS;
@@ -136,6 +137,11 @@ impl NewFile {
             create_parent: false,
             ..CreateOptions::default()
         }
+    }
+
+    /// What files hold, with what the namenode suggested.
+    pub fn told(&self, contents: Contents) -> Contents {
+        Contents { block_size: Some(self.block_size), replication: Some(self.replication), ..contents }
     }
 
     /// Waits until namenodes know what became of the blocks that were made so far.

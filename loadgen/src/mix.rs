@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use trellis_proto::exception::Kind;
 
+use crate::arrivals::Arrivals;
 use crate::config::Hot;
 use crate::record::Key;
 
@@ -179,7 +180,7 @@ const fn single(name: &'static str, shares: &'static [(Op, f64)]) -> WorkloadRow
 }
 
 /// All workloads: Spotify's as the HopsFS authors run it, that of λFS's driver, Pangu's; single operations, with
-/// NNThroughputBenchmark's names where it has them.
+/// NNThroughputBenchmark's names where it has them. Those that reports call otherwise can be asked for by both names.
 #[rustfmt::skip]
 static WORKLOADS: &[WorkloadRow] = &[
     WorkloadRow {
@@ -264,9 +265,17 @@ impl Workload {
         }
     }
 
-    /// Whether its published form draws its rate anew every 15 s.
-    pub fn has_bursty_rate(self) -> bool {
-        self.0.has_bursty_rate
+    /// How many creates it has of its own, in percent; None: it is no mix.
+    pub fn create_percent(self) -> Option<f64> {
+        let mix = Mix::of(self.0.shares);
+        let (_, share) = mix.shares().iter().find(|(op, _)| *op == Op::Create && mix.single().is_none())?;
+        // Sums of decimals are a little off: 2.7 is to be 2.7.
+        Some((share * 1e11).round() / 1e9)
+    }
+
+    /// How its operations follow one another in an open loop when nothing is said: as published.
+    pub fn usual_arrivals(self) -> Arrivals {
+        if self.0.has_bursty_rate { Arrivals::Pareto } else { Arrivals::Poisson }
     }
 
     /// The part of its operations that goes to a part of the directories.
@@ -290,7 +299,10 @@ impl FromStr for Workload {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = WORKLOADS.iter().chain([&REPLAY]).find(|row| row.name == name).map(Workload);
+        // A single operation is also known by its name in reports.
+        let is_meant =
+            |row: &&WorkloadRow| row.name == name || matches!(row.shares, [(op, _)] if op.row().name == name);
+        let found = WORKLOADS.iter().chain([&REPLAY]).find(is_meant).map(Workload);
         found.ok_or_else(|| format!("there are {}", Workload::names().collect::<Vec<_>>().join(", ")))
     }
 }
@@ -338,6 +350,11 @@ mod tests {
         for row in OPS {
             let alone = |workload: &&WorkloadRow| matches!(workload.shares, [(op, _)] if *op == row.op);
             assert_eq!(WORKLOADS.iter().filter(alone).count(), 1, "{}", row.name);
+            // As reports call it.
+            assert_eq!(mix(row.name, None).single(), Some(row.op));
+        }
+        for row in WORKLOADS {
+            assert_eq!(row.name.parse::<Workload>().map(Workload::name), Ok(row.name));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::ops::Task;
 use crate::popularity::{Spread, scattered};
 use crate::tree::{ABSENT, Tree};
 
-/// So often a file is drawn that is there; then the next one that is there is taken.
+/// So often a file is drawn that is there; then the next lower one that is there is taken, which is the next older.
 const MAX_DRAWS: u32 = 64;
 
 /// What all clients of a run share.
@@ -36,9 +36,9 @@ pub struct Picks {
 }
 
 impl Picks {
-    /// `run` tells the names that the run makes from others'.
+    /// `run` tells the names that the run makes from others'. What is usual must be in the configuration.
     pub fn new(config: &Config, mix: Mix, tree: Tree, run: u32) -> Picks {
-        let hot = config.hot.or(config.workload.hot()).filter(|_| config.pick == Pick::Popular);
+        let hot = config.hot.filter(|_| config.pick == Pick::Popular);
         let first = match config.pick {
             Pick::All => (0..tree.spec.files).map(|file| tree.generation(file)).collect(),
             _ => Vec::new(),
@@ -73,7 +73,7 @@ impl Picks {
             }
         }
         let count = self.tree.spec.files;
-        (0..count).find_map(|step| known((u64::from(file) + u64::from(step)).rem_euclid(count.into()) as u32))
+        (0..=file).rev().chain((file + 1..count).rev()).find_map(known)
     }
 }
 
@@ -245,6 +245,7 @@ mod tests {
     use std::collections::{HashMap, HashSet};
 
     use super::*;
+    use crate::config::Popularity;
     use crate::namespace::Spec;
 
     fn config(workload: &str, pick: Pick) -> Config {
@@ -303,6 +304,20 @@ mod tests {
         let (_, effect) = pickers[1].of(Op::Delete).expect("a file");
         pickers[1].note(effect);
         assert!(pickers[0].of(Op::Open).is_none());
+    }
+
+    #[test]
+    fn when_the_young_are_gone_the_next_older_is_taken() {
+        let popularity = Popularity::Age(10.0);
+        let picks = picks(&Config { popularity, ..config("spotify", Pick::Popular) }, 100);
+        let mut picker = Picker::new(picks.clone(), 0);
+        (60..100).for_each(|file| picks.tree.set_generation(file, ABSENT));
+        assert_eq!(picker.file(), Some((59, 0)));
+        // At the end whatever is left.
+        (0..60).for_each(|file| picks.tree.set_generation(file, ABSENT));
+        assert_eq!(picker.file(), None);
+        picks.tree.set_generation(99, 3);
+        assert_eq!(picker.file(), Some((99, 3)));
     }
 
     #[test]

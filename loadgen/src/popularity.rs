@@ -25,6 +25,8 @@ struct Part {
     files_per_dir: u64,
     files: u64,
     ends: Vec<u64>,
+    /// When files are liked by their age: the directories by number, the highest first.
+    youngest_first: Vec<u32>,
     zipf: Option<Zipf<f64>>,
 }
 
@@ -56,7 +58,10 @@ impl Spread {
         // There is at least one part.
         let Some(part) = part else { return 0 };
         let (dir, place) = part.find(part.draw(rng));
-        let files = spec.files_of(scattered(dir, spec.dirs().into()) as u32);
+        if let Some(dir) = part.youngest_first.get(dir as usize) {
+            return spec.files_of(*dir).end.saturating_sub(place as u32 + 1);
+        }
+        let files = spec.files_of(scattered(part.first_dir + dir, spec.dirs().into()) as u32);
         // The last directory may have fewer.
         files.start + place as u32 % (files.end - files.start).max(1)
     }
@@ -66,40 +71,54 @@ impl Part {
     /// Of these directories, by their places in an order in which it does not depend on their depth which are hot.
     fn new(spec: &Spec, dirs: Range<u64>, popularity: Popularity) -> Part {
         let files_per_dir = u64::from(spec.files_per_dir);
-        let mut ends = Vec::new();
-        if spec.like.is_some() {
-            let counts =
-                dirs.clone().map(|dir| spec.files_of(scattered(dir, spec.dirs().into()) as u32).len() as u64);
-            ends.extend(counts.scan(0, |sum, count| {
+        let mut numbers = dirs.clone().map(|dir| scattered(dir, spec.dirs().into()) as u32);
+        let ends = |numbers: &mut dyn Iterator<Item = u32>| {
+            let counts = numbers.map(|dir| spec.files_of(dir).len() as u64);
+            let sums = counts.scan(0, |sum, count| {
                 *sum += count;
                 Some(*sum)
-            }));
-        }
+            });
+            sums.collect()
+        };
+        let (youngest_first, ends) = match popularity {
+            Popularity::Age(_) => {
+                let mut youngest_first: Vec<u32> = numbers.collect();
+                youngest_first.sort_unstable_by(|one, other| other.cmp(one));
+                let ends = ends(&mut youngest_first.iter().copied());
+                (youngest_first, ends)
+            }
+            _ if spec.like.is_some() => (Vec::new(), ends(&mut numbers)),
+            _ => (Vec::new(), Vec::new()),
+        };
         let files = ends.last().copied().unwrap_or((dirs.end - dirs.start) * files_per_dir);
         let zipf = match popularity {
             Popularity::Uniform => None,
             // Refused for nothing that a configuration can hold.
-            Popularity::Zipf(s) => Zipf::new(files as f64, s).ok(),
+            Popularity::Zipf(s) | Popularity::Age(s) => Zipf::new(files as f64, s).ok(),
         };
-        Part { first_dir: dirs.start, files_per_dir, files, ends, zipf }
+        Part { first_dir: dirs.start, files_per_dir, files, ends, youngest_first, zipf }
     }
 
-    /// The place of a file's directory in the order, and that of the file in it.
+    /// The place of a file's directory among those of the part, and that of the file in it.
     fn find(&self, place: u64) -> (u64, u64) {
         if self.ends.is_empty() {
-            return (self.first_dir + place / self.files_per_dir, place % self.files_per_dir);
+            return (place / self.files_per_dir, place % self.files_per_dir);
         }
         let dir = self.ends.partition_point(|end| *end <= place);
         let before = dir.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        (self.first_dir + dir as u64, place - before)
+        (dir as u64, place - before)
     }
 
     /// The place of a file among those of the part.
     fn draw(&self, rng: &mut StdRng) -> u64 {
         match &self.zipf {
             None => rng.random_range(0..self.files),
-            // From 1, as whole numbers. What is liked most should not lie in one directory.
-            Some(zipf) => scattered(zipf.sample(rng) as u64 - 1, self.files),
+            // From 1, as whole numbers.
+            Some(zipf) => match (zipf.sample(rng) as u64 - 1, self.youngest_first.is_empty()) {
+                (rank, false) => rank,
+                // What is liked most should not lie in one directory.
+                (rank, true) => scattered(rank, self.files),
+            },
         }
     }
 }
@@ -148,6 +167,74 @@ mod tests {
         let counts = counts(200_000, |rng| spread.draw(&spec, rng));
         let ratio = f64::from(counts[0]) / f64::from(counts[9]);
         assert!(counts.len() == 160 && (9.0..11.0).contains(&ratio), "{ratio}");
+    }
+
+    /// The part of the draws in each tenth of these files, the youngest first, and what it is to be.
+    fn deciles(spread: &Spread, spec: &Spec, files: &[u32], s: f64) -> Vec<(f64, f64)> {
+        const DRAWS: u32 = 200_000;
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut hits = vec![0u32; spec.files as usize];
+        (0..DRAWS).for_each(|_| hits[spread.draw(spec, &mut rng) as usize] += 1);
+        let mut youngest_first = files.to_vec();
+        youngest_first.sort_unstable_by_key(|file| std::cmp::Reverse(*file));
+        let drawn: u32 = files.iter().map(|file| hits[*file as usize]).sum();
+        let weights: Vec<f64> = (1..=files.len()).map(|rank| (rank as f64).powf(-s)).collect();
+        let tenth = files.len().div_ceil(10);
+        let shares = youngest_first.chunks(tenth).zip(weights.chunks(tenth)).map(|(files, weight)| {
+            let hits: u32 = files.iter().map(|file| hits[*file as usize]).sum();
+            let weight: f64 = weight.iter().sum();
+            (f64::from(hits) / f64::from(drawn), weight / weights.iter().sum::<f64>())
+        });
+        shares.collect()
+    }
+
+    fn uneven() -> Spec {
+        let one = || "1".parse().expect("a number");
+        let image = Image {
+            levels: vec![Level { dirs: 1, files: 3 }, Level { dirs: 60, files: 997 }],
+            files_per_dir: "0:20,1:19,30:21".parse().expect("numbers"),
+            dirs_per_dir: one(),
+            file_names: one(),
+            dir_names: one(),
+        };
+        Spec::like(image, 1000, 1, Contents::default())
+    }
+
+    #[test]
+    fn the_younger_a_file_the_more_it_is_liked() {
+        // The last directory has fewer files.
+        for spec in [Spec { files: 1003, ..Spec::default() }, uneven()] {
+            let all: Vec<u32> = (0..spec.files).collect();
+            for s in [0.0, 0.5, 1.0, 2.0] {
+                let shares = deciles(&Spread::new(&spec, Popularity::Age(s), None), &spec, &all, s);
+                assert_eq!(shares.len(), 10);
+                assert!(shares.iter().all(|(is, wanted)| (is - wanted).abs() < 0.005), "{s}: {shares:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn hot_directories_and_the_others_each_have_their_young_files() {
+        for spec in [Spec { files: 1003, ..Spec::default() }, uneven()] {
+            let hot = Hot { operations_percent: 70.0, directories_percent: 30.0 };
+            let spread = Spread::new(&spec, Popularity::Age(1.0), Some(hot));
+            let mut rng = StdRng::seed_from_u64(1);
+            let mut in_hot = 0;
+            let parts: Vec<Vec<u32>> = spread
+                .parts
+                .iter()
+                .map(|part| part.youngest_first.iter().flat_map(|dir| spec.files_of(*dir)).collect())
+                .collect();
+            let [hot_files, others] = &parts[..] else { panic!("{parts:?}") };
+            assert_eq!(hot_files.len() + others.len(), spec.files as usize);
+            let is_hot: HashSet<u32> = hot_files.iter().copied().collect();
+            (0..100_000).for_each(|_| in_hot += u32::from(is_hot.contains(&spread.draw(&spec, &mut rng))));
+            assert!((69_000..71_000).contains(&in_hot), "{in_hot}");
+            for files in [hot_files, others] {
+                let shares = deciles(&spread, &spec, files, 1.0);
+                assert!(shares.iter().all(|(is, wanted)| (is - wanted).abs() < 0.01), "{shares:?}");
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::contents::Contents;
+use crate::contents::{Asked, Contents};
 use crate::datanodes::Work;
 use crate::disturb::Disturbance;
 use crate::episodes::Episode;
@@ -28,7 +28,7 @@ pub struct Report {
     pub begun_at_ms: u64,
     /// Of the run, in the names of what it made.
     pub run: u32,
-    /// The whole configuration, seed included.
+    /// The whole configuration, seed included, with what is usual where nothing was asked for.
     pub config: Config,
     /// The namespace that it ran on; a replay makes its own.
     pub namespace: Option<Namespace>,
@@ -314,9 +314,14 @@ impl Report {
         sums
     }
 
-    /// Reads one.
+    /// Reads one. Those of older programs do not say what was usual, which has been the same since.
     pub fn read(path: &Path) -> Result<Report> {
-        saved::read(path, "report", SCHEMA)
+        let report: Report = saved::read(path, "report", SCHEMA)?;
+        let mut config = report.config.effective();
+        if let Some(contents) = &report.contents {
+            config.contents = Asked::from(contents);
+        }
+        Ok(Report { config, ..report })
     }
 }
 
@@ -325,6 +330,8 @@ pub(crate) mod tests {
     use std::fs;
 
     use super::*;
+    use crate::arrivals::Arrivals;
+    use crate::contents::Blocks;
 
     /// A report with something in every field.
     pub fn sample() -> Report {
@@ -389,15 +396,22 @@ pub(crate) mod tests {
             late_max_us: 100.0,
         };
         let calls = Calls { ok: 10, exceptions: 1, servers_ok: Some(10), servers_exceptions: Some(1) };
+        let contents = Contents {
+            blocks: Blocks::Simulated,
+            sizes: "64k".parse().expect("a size"),
+            block_size: Some(1 << 20),
+            replication: Some(3),
+            ..Contents::default()
+        };
         Report {
             schema: SCHEMA,
             build: "0.1.0+0".into(),
             begun_at_ms: 1,
             run: 7,
-            config: crate::config::tests::config(),
+            config: Config { contents: Asked::from(&contents), ..crate::config::tests::config() },
             namespace: Some(Namespace { spec: Spec::default(), files_present: 9 }),
             metadata_only: true,
-            contents: Some(Contents::default()),
+            contents: Some(contents),
             simulated_datanodes: Some(Work { datanodes: 6, reports: 9, ..Work::default() }),
             total,
             open_loop: Some(open_loop),
@@ -414,13 +428,32 @@ pub(crate) mod tests {
         }
     }
 
-    #[test]
-    fn a_report_comes_back_as_it_was() {
-        let path = std::env::temp_dir().join(format!("trellis-report-{}.json", std::process::id()));
-        sample().write(&path).expect("written");
+    /// What is read of a report that was written.
+    fn again(report: &Report, name: &str) -> Report {
+        let path = std::env::temp_dir().join(format!("trellis-{name}-{}.json", std::process::id()));
+        report.write(&path).expect("written");
         let back = Report::read(&path);
         fs::remove_file(&path).expect("it is there");
-        assert_eq!(back.expect("ours"), sample());
+        back.expect("ours")
+    }
+
+    #[test]
+    fn a_report_comes_back_as_it_was() {
+        assert_eq!(again(&sample(), "report"), sample());
+    }
+
+    #[test]
+    fn reports_that_do_not_say_what_was_usual_are_the_same_as_those_that_do() {
+        let mut new = sample();
+        new.config.workload = "pangu".parse().expect("one");
+        new.config.create_share = new.config.workload.create_percent();
+        new.config.arrivals = Some(Arrivals::Poisson);
+        let mut old = new.clone();
+        let config = &mut old.config;
+        (config.create_share, config.arrivals, config.hot) = (None, None, None);
+        config.contents = Asked::default();
+        assert_eq!(again(&old, "old-report"), new);
+        assert!(crate::compare::differences(&again(&old, "older-report"), &new).is_empty());
     }
 
     #[test]

@@ -6,10 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use trellis_client::Client;
 
-use crate::arrivals::Arrivals;
 use crate::build::{datanodes, new_file};
 use crate::config::Config;
-use crate::contents::{Blocks, Contents};
+use crate::contents::{Asked, Blocks, Contents};
 use crate::disturb::conduct::{Conducted, Plan};
 use crate::drive::{self, Control, Outcome, Phase, Worker};
 use crate::episodes::EpisodeRecords;
@@ -57,6 +56,7 @@ pub async fn run(config: &Config) -> Result<Report> {
 /// # Errors
 /// [`Error::Ended`] when that is nothing yet.
 pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
+    let mut config = config.clone().effective();
     let mix = config.check()?;
     let plan = Plan::new(&config.disturb)?;
     let target = Target::parse(&config.target)?;
@@ -66,11 +66,14 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
     let begun_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let Some(first) = target.clients(1)?.pop() else { return Err(Error::refused("no namenodes")) };
     let spec = spec_in(&first, &config.base).await?;
-    let contents = contents(config, &mix, &spec)?;
+    let contents = contents(&config, &mix, &spec)?;
     // Writers of real data make calls of their own.
     let clients = target.clone().counting(contents.blocks == Blocks::Real).clients(config.connections)?;
     let datanodes = datanodes(&target, &config.base, &spec, &contents).await?;
     let new_file = new_file(&first, &contents, datanodes.clone()).await?;
+    let contents = new_file.told(contents);
+    config.contents = Asked::from(&contents);
+    let config = &config;
     let Survey { tree, dirs } =
         survey(&clients, &config.base, spec, datanodes.clone(), SURVEY_WORKERS).await?;
     let missing = dirs.values().filter(|look| !look.is_there).count();
@@ -202,11 +205,10 @@ fn contents(config: &Config, mix: &Mix, spec: &Spec) -> Result<Contents> {
 }
 
 fn phase(config: &Config, name: &'static str, length_s: f64, number: u64) -> Phase {
-    let usual = if config.workload.has_bursty_rate() { Arrivals::Pareto } else { Arrivals::Poisson };
     Phase {
         name,
         length: Duration::from_secs_f64(length_s),
-        open: config.rate.map(|rate| (rate, config.arrivals.unwrap_or(usual))),
+        open: config.rate.zip(config.arrivals),
         seed: mixed(config.seed ^ number << 32),
     }
 }

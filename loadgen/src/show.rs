@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::config::{Config, ReplayConfig};
+use crate::config::{Config, Pick, ReplayConfig};
 use crate::disturb::Disturbance;
 use crate::episodes::Episode;
 use crate::report::{ErrorKind, Operation, Replay, Report, Total};
@@ -64,14 +64,42 @@ fn head(report: &Report) -> String {
         return replay_head(config, replay) + &place;
     }
     let mode = match config.rate {
-        Some(rate) => format!("open loop, {rate} ops/s"),
+        Some(rate) => format!("open loop, {rate} ops/s{}", arrivals(config)),
         None => "closed loop".to_owned(),
     };
-    let creates = config.create_share.map(|share| format!(" with {share} % creates")).unwrap_or_default();
     format!(
-        "{}{creates}, {mode}, {} clients on {} connections, {} s after {} s of warm-up, seed {}\n{place}",
-        config.workload, config.clients, config.connections, config.duration_s, config.warm_up_s, config.seed,
+        "{}{}, {mode}, {} clients on {} connections, {} s after {} s of warm-up, seed {}; {}\n{place}",
+        config.workload,
+        creates(config.create_share),
+        config.clients,
+        config.connections,
+        config.duration_s,
+        config.warm_up_s,
+        config.seed,
+        picks(config),
     )
+}
+
+/// How many creates a mix has.
+pub(crate) fn creates(percent: Option<f64>) -> String {
+    // Of a workload's own share, no more digits than matter.
+    let rounded = percent.map(|percent| (percent * 1e4).round() / 1e4);
+    rounded.map(|percent| format!(" with {percent} % creates")).unwrap_or_default()
+}
+
+/// How the operations of an open loop follow one another.
+pub(crate) fn arrivals(config: &Config) -> String {
+    config.arrivals.map(|arrivals| format!(" ({arrivals})")).unwrap_or_default()
+}
+
+/// How files are picked.
+pub(crate) fn picks(config: &Config) -> String {
+    match (config.pick, config.hot) {
+        (Pick::Popular, None) => format!("popularity {}", config.popularity),
+        (Pick::Popular, Some(hot)) => format!("popularity {}, hot {hot}", config.popularity),
+        (Pick::Once, _) => "every file once".to_owned(),
+        (Pick::All, _) => "every file once by each client".to_owned(),
+    }
 }
 
 fn replay_head(config: &Config, replay: &ReplayConfig) -> String {

@@ -83,12 +83,11 @@ pub fn headline(report: &Report) -> String {
     if let Some(replay) = &config.replay {
         return format!("replay {}", show::speed(replay));
     }
-    let creates = config.create_share.map(|share| format!(" with {share} % creates")).unwrap_or_default();
     let mode = match config.rate {
-        Some(rate) => format!("open loop at {} operations/s", axis::number(rate)),
+        Some(rate) => format!("open loop at {} operations/s{}", axis::number(rate), show::arrivals(config)),
         None => "closed loop".to_owned(),
     };
-    format!("{}{creates}, {mode}", config.workload)
+    format!("{}{}, {mode}", config.workload, show::creates(config.create_share))
 }
 
 /// When it began, in UTC.

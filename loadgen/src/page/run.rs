@@ -19,11 +19,16 @@ pub fn page(report: &Report) -> String {
             "p",
             "",
             format!(
-                "{} below {}, {} clients on {} connections",
+                "{} below {}, {} clients on {} connections{}",
                 config.target,
                 config.base,
                 count(config.clients.into()),
-                count(config.connections.into())
+                count(config.connections.into()),
+                // Of a trace nothing is picked.
+                config
+                    .replay
+                    .as_ref()
+                    .map_or_else(|| format!("; {}", show::picks(config)), |_| String::new())
             ),
         );
         html.line("p", "", format!("begun {}", begun(report)));

@@ -26,7 +26,7 @@ pub struct Scale {
     pub build: String,
     /// Cores of the machine, which namenodes and load generator share.
     pub machine_cores: u32,
-    /// The whole configuration.
+    /// The whole configuration, with what is usual where nothing was asked for.
     pub config: Config,
     /// Each number of namenodes, ascending: all its runs together.
     pub levels: Vec<Level>,
@@ -49,7 +49,8 @@ pub struct Point {
 
 impl Scale {
     /// Of these runs.
-    pub fn of(config: Config, points: Vec<Point>) -> Scale {
+    pub fn of(mut config: Config, points: Vec<Point>) -> Scale {
+        config.create_share = config.create_share.or(config.workload.create_percent());
         Scale {
             schema: SCHEMA,
             build: build_id(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::Config;
 use super::level::Level;
 use super::report::{Point, Scale};
-use crate::show::{figure, table};
+use crate::show::{creates, figure, table};
 use crate::spread::Spread;
 
 /// Of [`row`].
@@ -26,10 +26,10 @@ pub(crate) const HEADS: [&str; 12] = [
 
 /// What was run.
 pub(crate) fn what(config: &Config) -> String {
-    let creates = config.create_share.map(|share| format!(" with {share} % creates")).unwrap_or_default();
     format!(
-        "{}{creates}, closed loop, {} clients of each namenode, {} s after {} s of warm-up, {} rounds; {} files",
+        "{}{}, closed loop, {} clients of each namenode, {} s after {} s of warm-up, {} rounds; {} files",
         config.workload,
+        creates(config.create_share),
         config.clients_per_namenode,
         config.duration_s,
         config.warm_up_s,

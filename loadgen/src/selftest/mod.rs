@@ -34,6 +34,7 @@ pub struct Offered {
 /// # Errors
 /// When an operation was not a success: then something else than such a namenode answers.
 pub async fn run(config: &Config, spec: &Spec) -> Result<Offered> {
+    let config = &config.clone().effective();
     let mix = config.check()?;
     if config.pick != Pick::Popular {
         return Err(Error::refused("a self-test picks files by popularity"));

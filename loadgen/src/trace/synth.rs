@@ -101,6 +101,7 @@ impl Synth {
             duration_s: self.lines as f64 / self.rate,
             ..Config::new("", &self.root, self.workload)
         }
+        .effective()
     }
 
     /// Who changes a directory and what is in it: always the same user.

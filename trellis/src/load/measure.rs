@@ -23,8 +23,8 @@ Examples:
   trellis load run --target hdfs://stock:8020 --server-pid 4711 --workload rename --report stock.json
   trellis load run --workload open --rate 1000 --disturb stop:trellis-data/run/namenode-0.pid@10s+5s
 
-Workloads: spotify, lambda, pangu; create, mkdirs, open, fileStatus, rename, delete, append, stat_dir, list_dir, \
-list_file, chown_dir, set_replication, chmod_file, chmod_dir. With --rate it is an open \
+Workloads: spotify, lambda, pangu; create, mkdirs (or mkdir), open, fileStatus (or stat_file), rename, delete, append, \
+stat_dir, list_dir, list_file, chown_dir, set_replication, chmod_file, chmod_dir. With --rate it is an open \
 loop: operations begin when they are to, whatever the system does, and latency counts from then. Files have the blocks that \
 those of the namespace have, unless --blocks says otherwise. docs/LOAD.md says what the figures mean. Exit code 0 when a \
 report was written, also when operations failed. Ctrl-C ends the run early, with a report of what was measured; once more, \
@@ -54,7 +54,7 @@ pub struct Args {
     /// How they follow one another: constant, poisson, pareto [default: poisson; lambda: pareto]
     #[arg(long, value_name = "KIND", requires = "rate")]
     arrivals: Option<Arrivals>,
-    /// Which files are liked more: uniform, zipf:S
+    /// Which files are liked more: uniform, zipf:S, age:S (the younger, the more)
     #[arg(long, value_name = "KIND", default_value = "uniform")]
     popularity: Popularity,
     /// So many percent of the operations go to so many percent of the directories [default: pangu: 80/20]

@@ -59,7 +59,7 @@ pub struct Args {
     /// Creates in percent, for mixes; the other operations are scaled in proportion
     #[arg(long, value_name = "PERCENT")]
     create_share: Option<f64>,
-    /// Which files are liked more: uniform, zipf:S
+    /// Which files are liked more: uniform, zipf:S, age:S (the younger, the more)
     #[arg(long, value_name = "KIND", default_value = "uniform")]
     popularity: Popularity,
     /// Files of the namespace, which is Spotify's otherwise

@@ -41,7 +41,7 @@ pub struct Args {
     /// How they follow one another: constant, poisson, pareto [default: poisson; lambda: pareto]
     #[arg(long, value_name = "KIND")]
     arrivals: Option<Arrivals>,
-    /// Which files are liked more: uniform, zipf:S
+    /// Which files are liked more: uniform, zipf:S, age:S (the younger, the more)
     #[arg(long, value_name = "KIND", default_value = "uniform")]
     popularity: Popularity,
     /// So many percent of the operations go to so many percent of the directories [default: pangu: 80/20]
@@ -81,7 +81,6 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let bursty = if args.workload.has_bursty_rate() { Arrivals::Pareto } else { Arrivals::Poisson };
     let synth = Synth {
         workload: args.workload,
         create_share: args.create_share,
@@ -98,7 +97,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         root: args.root,
         lines: args.lines,
         rate: args.rate,
-        arrivals: args.arrivals.unwrap_or(bursty),
+        arrivals: args.arrivals.unwrap_or(args.workload.usual_arrivals()),
         popularity: args.popularity,
         hot: args.hot,
         users: args.users,
