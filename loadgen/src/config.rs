@@ -162,8 +162,11 @@ impl Config {
         if self.pick != Pick::Popular && !mix.single().is_some_and(is_done_to_files) {
             return refused("--pick once and all are for workloads of one operation on files that are there");
         }
-        if self.pick != Pick::Popular && (self.popularity != Popularity::Uniform || self.hot.is_some()) {
-            return refused("--pick once and all take every file, so --popularity and --hot have no meaning");
+        let is_hot = self.hot.is_some() || self.disturb.iter().any(|disturb| disturb.hot().is_some());
+        if self.pick != Pick::Popular && (self.popularity != Popularity::Uniform || is_hot) {
+            return refused(
+                "--pick once and all take every file, so --popularity, --hot and --disturb hot:… have no meaning",
+            );
         }
         Ok(mix)
     }
@@ -375,6 +378,20 @@ pub(crate) mod tests {
             let mut config = config();
             change(&mut config);
             assert!(config.check().is_err(), "{index}");
+        }
+    }
+
+    #[test]
+    fn what_takes_every_file_has_no_hot_phase() {
+        let hot = |workload: &str, pick| Config {
+            pick,
+            disturb: vec!["hot:80/20@1s+1s".parse().expect("well formed")],
+            ..Config::new("hdfs://h:1", "/load", workload.parse().expect("one"))
+        };
+        assert!(hot("open", Pick::Popular).check().is_ok());
+        for pick in [Pick::Once, Pick::All] {
+            let error = hot("open", pick).check().expect_err("refused").to_string();
+            assert!(error.contains("--disturb hot:… have no meaning"), "{error}");
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::datanodes::round::Reports;
 use crate::ops::End;
 use crate::record::nanos;
 
@@ -35,6 +36,9 @@ pub struct Episode {
     pub failovers: u64,
     /// Calls were sent once more within this time.
     pub resends: u64,
+    /// Of one that begins with full reports of all simulated datanodes: what came of those, also later.
+    #[serde(default)]
+    pub block_reports: Option<Reports>,
 }
 
 /// When episodes begin, since the start of the measured time. One thread marks, all others read. Clones are the same.

@@ -1,12 +1,13 @@
 //! What the next operation is and what it is done to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::config::{Config, Pick};
+use crate::config::{Config, Hot, Pick};
+use crate::disturb::Disturb;
 use crate::mix::{Mix, Op};
 use crate::namespace::mixed;
 use crate::ops::Task;
@@ -15,6 +16,8 @@ use crate::tree::{ABSENT, Tree};
 
 /// So often a file is drawn that is there; then the next lower one that is there is taken, which is the next older.
 const MAX_DRAWS: u32 = 64;
+/// In place of a hot phase.
+const USUAL: usize = 0;
 
 /// What all clients of a run share.
 #[derive(Debug)]
@@ -25,7 +28,12 @@ pub struct Picks {
     pub mix: Mix,
     pick: Pick,
     create_runs: &'static [(u32, f64)],
+    /// As it is usually.
     spread: Spread,
+    /// As it is in hot phases.
+    hots: Vec<(Hot, Spread)>,
+    /// Which of them is in force, from 1; [`USUAL`]: none.
+    heat: AtomicUsize,
     /// Of every file's name, when clients go by the names that were there at first.
     first: Vec<u32>,
     /// The next file of [`Pick::Once`].
@@ -39,6 +47,12 @@ impl Picks {
     /// `run` tells the names that the run makes from others'. What is usual must be in the configuration.
     pub fn new(config: &Config, mix: Mix, tree: Tree, run: u32) -> Picks {
         let hot = config.hot.filter(|_| config.pick == Pick::Popular);
+        let mut hots: Vec<(Hot, Spread)> = Vec::new();
+        for hot in config.disturb.iter().filter_map(Disturb::hot) {
+            if hots.iter().all(|(known, _)| *known != hot) {
+                hots.push((hot, Spread::new(&tree.spec, config.popularity, Some(hot))));
+            }
+        }
         let first = match config.pick {
             Pick::All => (0..tree.spec.files).map(|file| tree.generation(file)).collect(),
             _ => Vec::new(),
@@ -47,6 +61,8 @@ impl Picks {
             pick: config.pick,
             create_runs: config.workload.create_runs(),
             spread: Spread::new(&tree.spec, config.popularity, hot),
+            hots,
+            heat: AtomicUsize::new(USUAL),
             first,
             cursor: AtomicU64::new(0),
             run,
@@ -56,9 +72,29 @@ impl Picks {
         }
     }
 
+    /// From now on operations go to few directories as a disturbance of the configuration has it.
+    pub fn heat(&self, hot: Hot) {
+        if let Some(place) = self.place(hot) {
+            self.heat.store(place, Ordering::Relaxed);
+        }
+    }
+
+    /// From now on they go where they go usually, unless something else is hot meanwhile.
+    pub fn cool(&self, hot: Hot) {
+        if let Some(place) = self.place(hot) {
+            // Otherwise it is over already.
+            let _ = self.heat.compare_exchange(place, USUAL, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    fn place(&self, hot: Hot) -> Option<usize> {
+        self.hots.iter().position(|(known, _)| *known == hot).map(|index| index + 1)
+    }
+
     /// A file, whether it is there or not.
     fn draw_file(&self, rng: &mut StdRng) -> u32 {
-        self.spread.draw(&self.tree.spec, rng)
+        let hot = self.heat.load(Ordering::Relaxed).checked_sub(1).and_then(|index| self.hots.get(index));
+        hot.map_or(&self.spread, |(_, spread)| spread).draw(&self.tree.spec, rng)
     }
 
     /// A file that is there, with its generation; None: there is none.
@@ -241,18 +277,18 @@ impl Picker {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::{HashMap, HashSet};
 
     use super::*;
     use crate::config::Popularity;
     use crate::namespace::Spec;
 
-    fn config(workload: &str, pick: Pick) -> Config {
+    pub fn config(workload: &str, pick: Pick) -> Config {
         Config { pick, ..Config::new("hdfs://h:1", "/load", workload.parse().expect("one")) }
     }
 
-    fn picks(config: &Config, files: u32) -> Arc<Picks> {
+    pub fn picks(config: &Config, files: u32) -> Arc<Picks> {
         let tree = Tree::absent("/load", Spec { files, ..Spec::default() });
         (0..files).for_each(|file| tree.set_generation(file, 0));
         Arc::new(Picks::new(config, config.check().expect("sound"), tree, 1))
@@ -268,6 +304,34 @@ mod tests {
         };
         assert_eq!(all(0, 1), all(0, 1));
         assert!(all(0, 1) != all(1, 1) && all(0, 1) != all(0, 2));
+    }
+
+    #[test]
+    fn a_hot_phase_moves_the_draws_and_then_all_is_as_before() {
+        let disturb = ["hot:90/2@1s+1s", "hot:60/1@3s+1s"].map(|text| text.parse().expect("well formed"));
+        let config = Config { disturb: disturb.to_vec(), ..config("spotify", Pick::Popular) };
+        let picks = picks(&config, 16 * 100);
+        let [first, second] = ["90/2", "60/1"].map(|text| text.parse().expect("percents"));
+        // Percent of the operations that the most liked directories get.
+        let top = |count: usize| -> u64 {
+            let mut picker = Picker::new(picks.clone(), 0);
+            let mut hits = HashMap::new();
+            for _ in 0..20_000 {
+                let (task, _) = picker.of(Op::Open).expect("there are files");
+                *hits.entry(task.path.rsplit_once('/').map(|(dir, _)| dir.to_owned())).or_insert(0) += 1;
+            }
+            let mut hits: Vec<u64> = hits.into_values().collect();
+            hits.sort_unstable_by(|a, b| b.cmp(a));
+            hits[..count].iter().sum::<u64>() / 200
+        };
+        assert!(top(2) < 5);
+        picks.heat(first);
+        assert!((88..92).contains(&top(2)));
+        picks.heat(second);
+        picks.cool(first);
+        assert!((58..62).contains(&top(1)), "the end of another does not matter");
+        picks.cool(second);
+        assert!(top(2) < 5);
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use trellis_client::Client;
-
 use crate::build::{datanodes, new_file};
 use crate::config::Config;
 use crate::contents::{Asked, Blocks, Contents};
+use crate::disturb;
 use crate::disturb::conduct::{Conducted, Plan};
+use crate::disturb::work::Inside;
 use crate::drive::{self, Control, Outcome, Phase, Worker};
 use crate::episodes::EpisodeRecords;
 use crate::error::{Error, Result};
@@ -67,6 +67,7 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
     let Some(first) = target.clients(1)?.pop() else { return Err(Error::refused("no namenodes")) };
     let spec = spec_in(&first, &config.base).await?;
     let contents = contents(&config, &mix, &spec)?;
+    disturb::check_blocks(&config.disturb, contents.blocks)?;
     // Writers of real data make calls of their own.
     let clients = target.clone().counting(contents.blocks == Blocks::Real).clients(config.connections)?;
     let datanodes = datanodes(&target, &config.base, &spec, &contents).await?;
@@ -117,7 +118,8 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
     if stop.is_asked() {
         return Err(Error::Ended);
     }
-    let (outcome, conducted) = measure(config, workers, plan, &clients, stop).await?;
+    let inside = Inside { clients, picks, datanodes: datanodes.clone() };
+    let (outcome, conducted) = measure(config, workers, plan, inside, stop).await?;
     new_file.rest().await;
     let measured = Measured {
         config,
@@ -170,7 +172,7 @@ async fn measure(
     config: &Config,
     workers: Vec<Worker>,
     plan: Plan,
-    clients: &[Client],
+    inside: Inside,
     stop: &Stop,
 ) -> Result<(Outcome, Conducted)> {
     let (mut control, over) = (Control::new(stop), Stop::default());
@@ -178,7 +180,7 @@ async fn measure(
         let late_after = Duration::from_secs_f64(config.late_after_s);
         control.episodes = Some(EpisodeRecords::new(plan.marks.clone(), late_after));
     }
-    let conducted = tokio::spawn(plan.conduct(control.started, clients.to_vec(), over.clone(), stop.clone()));
+    let conducted = tokio::spawn(plan.conduct(control.started, inside, over.clone(), stop.clone()));
     let driven = drive::run(workers, phase(config, "measuring", config.duration_s, 0), control).await;
     over.ask();
     let failed = |error| Error::Unreadable(format!("what is done to the servers failed: {error}"));

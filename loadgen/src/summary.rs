@@ -246,6 +246,7 @@ pub fn episodes<K: Key>(measured: &Measured<'_, K>) -> Vec<Episode> {
         with: "start".into(),
         at,
         counts: measured.watched.counts[counts],
+        block_reports: None,
     });
     let begun: Vec<&Begun> = [&start].into_iter().chain(&conducted.episodes).chain([&end]).collect();
     let episode = |(ends, record): (&[&Begun], &EpisodeRecord)| {
@@ -261,6 +262,7 @@ pub fn episodes<K: Key>(measured: &Measured<'_, K>) -> Vec<Episode> {
             max_us: micros(record.max_ns),
             failovers: to.counts.failovers - from.counts.failovers,
             resends: to.counts.resends - from.counts.resends,
+            block_reports: from.block_reports,
         })
     };
     begun.windows(2).zip(measured.outcome.recorder.episodes()).filter_map(episode).collect()

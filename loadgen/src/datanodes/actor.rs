@@ -27,6 +27,7 @@ use trellis_proto::registration::{is_recent, registration};
 use super::node::Node;
 use super::obey::obey;
 use super::outbox::Outbox;
+use super::round::Round;
 use super::{Shared, add};
 
 /// As of real datanodes.
@@ -36,11 +37,16 @@ const FIRST_HEARTBEATS: Duration = Duration::from_millis(500);
 /// Between failed calls.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// In place of a namenode's leave for a full report: as real datanodes have it when an operator makes them report.
+const WITHOUT_LEAVE: u64 = 0;
+
 /// What stands in the way of a call.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// Try again.
     Passing(String),
+    /// It does not want this full report now.
+    Unwanted(String),
     /// It does not want this datanode, or this datanode not it.
     ForGood(String),
 }
@@ -79,7 +85,7 @@ impl Actor {
             match self.life().await {
                 // One that forgets at once is not asked as fast as it answers.
                 Ok(()) => sleep(FIRST_HEARTBEATS).await,
-                Err(Trouble::Passing(why)) => {
+                Err(Trouble::Passing(why) | Trouble::Unwanted(why)) => {
                     self.shared.note_trouble(why);
                     sleep(PAUSE).await;
                 }
@@ -100,7 +106,7 @@ impl Actor {
                     () = sleep_until(session.next_heartbeat) => {}
                     () = self.outbox()?.woken() => {}
                 },
-                Err(Trouble::Passing(why)) => {
+                Err(Trouble::Passing(why) | Trouble::Unwanted(why)) => {
                     self.shared.note_trouble(why);
                     sleep(PAUSE).await;
                 }
@@ -152,6 +158,7 @@ impl Actor {
                 Some(Kind::UnregisteredNode | Kind::DisallowedDatanode | Kind::IncorrectVersion) => {
                     Trouble::ForGood(error.to_string())
                 }
+                Some(Kind::InvalidBlockReportLease) => Trouble::Unwanted(error.to_string()),
                 _ => Trouble::Passing(error.to_string()),
             }
         })
@@ -182,9 +189,20 @@ impl Session<'_> {
         if self.is_forgotten {
             return Ok(());
         }
+        let rounds = outbox.take_rounds();
+        let unasked = (!rounds.is_empty()).then(|| Wanted { outbox, rounds });
         // What happened before a full report is told before it.
-        if beats || outbox.is_urgent() {
+        if beats || outbox.is_urgent() || unasked.is_some() {
             self.tell_changes(outbox).await?;
+        }
+        if let Some(wanted) = unasked {
+            match self.full_report(outbox, WITHOUT_LEAVE).await {
+                Err(Trouble::Unwanted(_)) => wanted.was_sent(Round::refused),
+                sent => {
+                    sent?;
+                    wanted.was_sent(Round::answered);
+                }
+            }
         }
         if let Some(lease) = lease {
             self.full_report(outbox, lease).await?;
@@ -244,6 +262,8 @@ impl Session<'_> {
         let Actor { shared, node, .. } = self.actor;
         if outbox.has_gap() {
             outbox.supersede();
+            // Also if this one is not taken.
+            self.is_due = true;
         }
         let request = BlockReportRequestProto {
             registration: self.registration.clone(),
@@ -285,6 +305,26 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         if !self.changes.is_empty() {
             self.outbox.put_back(std::mem::take(&mut self.changes));
+        }
+    }
+}
+
+/// A full report on its way that nobody asked for; it is wanted again unless the namenode answered.
+struct Wanted<'a> {
+    outbox: &'a Outbox,
+    rounds: Vec<Arc<Round>>,
+}
+
+impl Wanted<'_> {
+    fn was_sent(mut self, note: impl Fn(&Round)) {
+        self.rounds.drain(..).for_each(|round| note(&round));
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        if !self.rounds.is_empty() {
+            self.outbox.want_reports(self.rounds.drain(..));
         }
     }
 }

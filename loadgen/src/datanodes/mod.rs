@@ -4,6 +4,7 @@
 //! - [`outbox`]: what one namenode is still to be told
 //! - [`actor`]: its life with one namenode
 //! - [`obey`]: what it does when it is told to
+//! - [`round`]: full reports of all of them at once
 //! - [`shown`]: what namenodes show of them, and of others
 //!
 //! Who they are is a function of where the namespace lies, its seed and their number, so that every command of the load
@@ -18,12 +19,13 @@ mod actor;
 mod node;
 mod obey;
 mod outbox;
+pub mod round;
 mod shown;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::net::UdpSocket;
@@ -40,6 +42,7 @@ use trellis_proto::hdfs::datanode::datanode_protocol_service;
 use self::actor::Actor;
 use self::node::{Node, Replica};
 use self::outbox::Outbox;
+use self::round::Round;
 use crate::error::{Error, Result};
 use crate::namespace::mixed;
 use crate::progress::Progress;
@@ -115,7 +118,7 @@ pub struct Work {
     pub recovered: u64,
     /// Calls that told namenodes of received and deleted replicas.
     pub reports: u64,
-    /// Calls to namenodes that failed; each was made again.
+    /// Calls to namenodes that failed; each was made again, but for reports of a round that a namenode did not want.
     pub failed_calls: u64,
 }
 
@@ -223,6 +226,15 @@ impl Datanodes {
         shared.nodes.iter().flat_map(|node| &node.outboxes).for_each(Outbox::wake);
         self.wait("reporting blocks", &shared.reported, shared.nodes.len(), REPORT_LIMIT).await?;
         shown::wait_until_writable(&self.namenodes).await
+    }
+
+    /// Has all of them report in full now, to every namenode, as operators can have real ones do: without leave, so that no
+    /// namenode spreads these reports over time. They were due at `at`.
+    pub fn report_unasked(&self, at: Instant) -> Arc<Round> {
+        let outboxes = || self.shared.nodes.iter().flat_map(|node| &node.outboxes);
+        let round = Arc::new(Round::new(at, outboxes().count() as u64));
+        outboxes().for_each(|outbox| outbox.want_reports([round.clone()]));
+        round
     }
 
     /// A client wrote a block of `len` bytes whole, to all datanodes that the namenode named. They tell the namenodes now.

@@ -1,10 +1,12 @@
 //! What one namenode is still to be told by one datanode: changes of replicas, in the order in which they happened.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use trellis_proto::hdfs::datanode::ReceivedDeletedBlockInfoProto;
+
+use super::round::Round;
 
 /// Changes that wait, at most; beyond that a full report takes their place.
 const MAX_CHANGES: usize = 1 << 20;
@@ -33,6 +35,8 @@ struct Waiting {
     has_gap: bool,
     /// A heartbeat is wanted before its time.
     wants_beat: bool,
+    /// A full report is wanted that nobody asked for.
+    rounds: Vec<Arc<Round>>,
 }
 
 impl Default for Outbox {
@@ -149,6 +153,17 @@ impl Outbox {
     /// Whether a heartbeat was wanted since this was last asked.
     pub(super) fn take_wanted_beat(&self) -> bool {
         std::mem::take(&mut self.lock().wants_beat)
+    }
+
+    /// Has a full report sent at once, for these rounds.
+    pub(super) fn want_reports(&self, rounds: impl IntoIterator<Item = Arc<Round>>) {
+        self.lock().rounds.extend(rounds);
+        self.wake();
+    }
+
+    /// The rounds for which a full report was wanted since this was last asked.
+    pub(super) fn take_rounds(&self) -> Vec<Arc<Round>> {
+        std::mem::take(&mut self.lock().rounds)
     }
 
     /// A heartbeat was answered.

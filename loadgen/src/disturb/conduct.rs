@@ -1,24 +1,18 @@
 //! Does what is to be done to the servers, each thing in its time, and tells what came of it.
 
-use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-use tokio::process::Command;
-use tokio::task::JoinSet;
-use tokio::time::{sleep_until, timeout_at};
-use trellis_client::Client;
+use tokio::time::sleep_until;
 use trellis_client::client::Counts;
 
 use super::process::{Process, Who};
+use super::work::{Inside, Work};
 use super::{Act, Disturb, Disturbance};
+use crate::datanodes::round::Reports;
 use crate::episodes::Marks;
 use crate::error::Result;
 use crate::stop::Stop;
 use crate::watch::counts;
-
-/// How long to wait for commands once the run is over.
-const COMMANDS_END: Duration = Duration::from_secs(2);
 
 /// All that is to be done in a run.
 #[derive(Debug)]
@@ -37,8 +31,8 @@ struct Step {
     at: Duration,
     /// Of the disturbance.
     index: usize,
-    /// What was stopped goes on.
-    continues: bool,
+    /// What lasts for a while ends.
+    is_end: bool,
 }
 
 /// What came of it.
@@ -59,6 +53,8 @@ pub struct Begun {
     pub at: Duration,
     /// What all clients had counted by then.
     pub counts: Counts,
+    /// What came of full reports that were sent then.
+    pub block_reports: Option<Reports>,
 }
 
 impl Plan {
@@ -67,13 +63,13 @@ impl Plan {
         let mut found = Vec::with_capacity(all.len());
         let mut steps = Vec::new();
         for (index, disturb) in all.iter().enumerate() {
-            steps.push(Step { at: disturb.at, index, continues: false });
-            if let Act::Stop(_, length) = &disturb.act {
-                steps.push(Step { at: disturb.at.saturating_add(*length), index, continues: true });
+            steps.push(Step { at: disturb.at, index, is_end: false });
+            if let Some(at) = disturb.ends_at() {
+                steps.push(Step { at, index, is_end: true });
             }
             let who = match &disturb.act {
                 Act::Kill(who) | Act::Stop(who, _) => who,
-                Act::Run(_) => {
+                Act::Run(_) | Act::Report | Act::Hot(..) => {
                     found.push(None);
                     continue;
                 }
@@ -82,13 +78,14 @@ impl Plan {
             process.signal(None)?;
             found.push(matches!(who, Who::Pid(_)).then_some(process));
         }
-        steps.sort_by_key(|step| step.at);
+        // At one time, what began earlier ends before something begins.
+        steps.sort_by_key(|step| (step.at, all.get(step.index).map(|disturb| disturb.at)));
         Ok(Plan { all: all.to_vec(), found, marks: Marks::new(steps.len()), steps })
     }
 
-    /// Does it all, until the run is over or somebody ends it: then what stands still goes on at once.
-    pub async fn conduct(self, started: Instant, clients: Vec<Client>, over: Stop, stop: Stop) -> Conducted {
-        let mut work = Work::new(&self, started);
+    /// Does it all, until the run is over or somebody ends it: then what lasts for a while ends at once.
+    pub async fn conduct(self, started: Instant, inside: Inside, over: Stop, stop: Stop) -> Conducted {
+        let mut work = Work::new(&self.all, started, inside);
         let mut episodes = Vec::with_capacity(self.steps.len());
         for (number, step) in self.steps.iter().enumerate() {
             let Some(disturb) = self.all.get(step.index) else { continue };
@@ -98,152 +95,36 @@ impl Plan {
                 () = stop.asked() => break,
                 () = sleep_until((started + step.at).into()) => {}
             }
-            let (with, at) = (if step.continues { "end of " } else { "" }, started.elapsed());
+            let (with, at) = (if step.is_end { "end of " } else { "" }, started.elapsed());
             self.marks.begin(number, at);
-            episodes.push(Begun { with: format!("{with}{}", disturb.name()), at, counts: counts(&clients) });
-            match step.continues {
-                true => work.go_on(step.index),
+            let with = format!("{with}{}", disturb.name());
+            episodes.push(Begun { with, at, counts: counts(&work.inside.clients), block_reports: None });
+            match step.is_end {
+                true => work.end_lasting(step.index),
                 false => work.begin(step.index, disturb, self.found.get(step.index).copied().flatten()),
             }
         }
-        work.let_all_go_on();
+        work.end_all_lasting();
         over.asked().await;
         work.see_commands_end().await;
+        work.see_reports_end(&stop).await;
+        for (begun, step) in episodes.iter_mut().zip(&self.steps) {
+            begun.block_reports = work.reports(step.index);
+        }
         Conducted { disturbances: work.end(&self.all), episodes }
-    }
-}
-
-/// A process that stands still. It goes on when this is dropped, whatever ends the run.
-#[derive(Debug)]
-struct Stopped(Process);
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // One that has ended meanwhile does not mind.
-        let _ = self.0.signal(Signal::SIGCONT);
-    }
-}
-
-/// What is under way.
-#[derive(Debug)]
-struct Work {
-    started: Instant,
-    started_at: SystemTime,
-    told: Vec<Disturbance>,
-    stopped: Vec<(usize, Stopped)>,
-    killed: Vec<(usize, Process)>,
-    commands: JoinSet<(usize, std::io::Result<ExitStatus>, Duration)>,
-}
-
-impl Work {
-    fn new(plan: &Plan, started: Instant) -> Work {
-        let untold = |disturb: &Disturb| Disturbance {
-            what: disturb.to_string(),
-            intended_s: disturb.at.as_secs_f64(),
-            begun_s: None,
-            ended_s: None,
-            done: false,
-            outcome: "not done: the run had ended before".into(),
-        };
-        Work {
-            started,
-            started_at: SystemTime::now() - started.elapsed(),
-            told: plan.all.iter().map(untold).collect(),
-            stopped: Vec::new(),
-            killed: Vec::new(),
-            commands: JoinSet::new(),
-        }
-    }
-
-    fn begin(&mut self, index: usize, disturb: &Disturb, found: Option<Process>) {
-        let begun = self.started.elapsed();
-        let process = |who: &Who| found.map_or_else(|| who.find(), Ok);
-        let done = match &disturb.act {
-            Act::Kill(who) => process(who).and_then(|process| {
-                process.signal(Signal::SIGKILL)?;
-                self.killed.push((index, process));
-                Ok(format!("process {} was killed", process.pid))
-            }),
-            Act::Stop(who, _) => process(who).and_then(|process| {
-                process.signal(Signal::SIGSTOP)?;
-                self.stopped.push((index, Stopped(process)));
-                Ok(format!("process {} stood still", process.pid))
-            }),
-            Act::Run(command) => self.command(index, command),
-        };
-        if let Some(told) = self.told.get_mut(index) {
-            told.begun_s = Some(begun.as_secs_f64());
-            told.done = done.is_ok();
-            told.outcome = done.unwrap_or_else(|error| error.to_string());
-        }
-    }
-
-    /// Starts a command. What it prints nobody keeps: a server that it starts may outlive this program.
-    fn command(&mut self, index: usize, command: &str) -> Result<String> {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own: Ctrl-C does not reach it.
-        let mut child = shell.process_group(0).spawn().map_err(crate::Error::io("starting sh"))?;
-        let pid = child.id().map_or("a process".to_owned(), |pid| format!("process {pid}"));
-        let started = self.started;
-        self.commands.spawn(async move {
-            let ended = child.wait().await;
-            (index, ended, started.elapsed())
-        });
-        Ok(format!("still ran as {pid} when the run had ended, and was left to itself"))
-    }
-
-    fn go_on(&mut self, index: usize) {
-        let Some(at) = self.stopped.iter().position(|(of, _)| *of == index) else { return };
-        drop(self.stopped.swap_remove(at));
-        let now = self.started.elapsed().as_secs_f64();
-        if let Some(told) = self.told.get_mut(index) {
-            told.ended_s = Some(now);
-            let length = now - told.begun_s.unwrap_or(now);
-            told.outcome = format!("{} for {length:.3} s", told.outcome);
-        }
-    }
-
-    fn let_all_go_on(&mut self) {
-        while let Some((index, _)) = self.stopped.last() {
-            self.go_on(*index);
-        }
-    }
-
-    /// Notes how commands have ended, and waits a little for those that are just about to.
-    async fn see_commands_end(&mut self) {
-        let deadline = tokio::time::Instant::now() + COMMANDS_END;
-        while let Ok(Some(Ok((index, ended, at)))) = timeout_at(deadline, self.commands.join_next()).await {
-            let Some(told) = self.told.get_mut(index) else { continue };
-            told.ended_s = Some(at.as_secs_f64());
-            told.done = ended.as_ref().is_ok_and(ExitStatus::success);
-            told.outcome = match ended {
-                Ok(status) => format!("ended with {status}"),
-                Err(error) => format!("cannot be waited for: {error}"),
-            };
-        }
-    }
-
-    /// What came of all of it.
-    fn end(mut self, all: &[Disturb]) -> Vec<Disturbance> {
-        for (index, process) in &self.killed {
-            let Some((told, disturb)) = self.told.get_mut(*index).zip(all.get(*index)) else { continue };
-            let Act::Kill(who) = &disturb.act else { continue };
-            if let Some((next, since)) = process.successor(who) {
-                let at = since.duration_since(self.started_at).map(|at| at.as_secs_f64());
-                told.ended_s = at.ok().zip(told.begun_s).map(|(at, begun)| at.max(begun));
-                told.outcome = format!("{}; process {} is in its place", told.outcome, next.pid);
-            }
-        }
-        self.told
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::process::Child;
 
     use super::*;
+    use crate::config::{Config, Pick};
+    use crate::mix::Op;
+    use crate::pick::Picker;
+    use crate::pick::tests::{config, picks};
 
     fn sleeper() -> Child {
         std::process::Command::new("sleep").arg("600").spawn().expect("started")
@@ -258,6 +139,14 @@ mod tests {
         while !so() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    fn inside(config: &Config) -> Inside {
+        Inside { clients: Vec::new(), picks: picks(config, 1600), datanodes: None }
+    }
+
+    fn nothing() -> Inside {
+        inside(&config("open", Pick::Popular))
     }
 
     fn plan(all: &[String]) -> Plan {
@@ -276,7 +165,7 @@ mod tests {
             format!("kill:{killed}@10m"),
         ]);
         let (over, marks) = (Stop::default(), plan.marks.clone());
-        let work = tokio::spawn(plan.conduct(Instant::now(), Vec::new(), over.clone(), Stop::default()));
+        let work = tokio::spawn(plan.conduct(Instant::now(), nothing(), over.clone(), Stop::default()));
         until(|| victim.try_wait().expect("ours").is_some() && marks.begun(3).is_some()).await;
         over.ask();
         let told = work.await.expect("it does not panic");
@@ -302,7 +191,7 @@ mod tests {
         let mut child = sleeper();
         let plan = plan(&[format!("stop:{}@0s+10m", child.id())]);
         let (over, stop) = (Stop::default(), Stop::default());
-        let work = tokio::spawn(plan.conduct(Instant::now(), Vec::new(), over.clone(), stop.clone()));
+        let work = tokio::spawn(plan.conduct(Instant::now(), nothing(), over.clone(), stop.clone()));
         until(|| is_stopped(&child)).await;
         stop.ask();
         until(|| !is_stopped(&child)).await;
@@ -312,7 +201,7 @@ mod tests {
         // So it does when all is dropped in the middle.
         let plan = self::plan(&[format!("stop:{}@0s+10m", child.id())]);
         let (over, stop) = (Stop::default(), Stop::default());
-        let work = tokio::spawn(plan.conduct(Instant::now(), Vec::new(), over, stop));
+        let work = tokio::spawn(plan.conduct(Instant::now(), nothing(), over, stop));
         until(|| is_stopped(&child)).await;
         work.abort();
         until(|| !is_stopped(&child)).await;
@@ -320,5 +209,59 @@ mod tests {
         child.wait().expect("it ended");
         let gone: Disturb = format!("kill:{}@1s", child.id()).parse().expect("well formed");
         assert!(Plan::new(&[gone]).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_hot_phase_ends_with_its_time_and_with_the_run() {
+        for (length, is_stopped) in [("20ms", false), ("10m", true)] {
+            let disturb: Disturb = format!("hot:100/1@10ms+{length}").parse().expect("well formed");
+            let config = Config { disturb: vec![disturb.clone()], ..config("open", Pick::Popular) };
+            let inside = inside(&config);
+            let mut picker = Picker::new(inside.picks.clone(), 0);
+            let mut dirs = || {
+                let dir = |path: String| path.rsplit_once('/').map(|(dir, _)| dir.to_owned());
+                let opened = (0..200).filter_map(|_| picker.of(Op::Open));
+                opened.map(|(task, _)| dir(task.path)).collect::<HashSet<_>>().len()
+            };
+            assert!(dirs() > 20);
+            let (over, stop) = (Stop::default(), Stop::default());
+            let plan = Plan::new(&[disturb]).expect("nothing is to be there");
+            let marks = plan.marks.clone();
+            let work = tokio::spawn(plan.conduct(Instant::now(), inside, over.clone(), stop.clone()));
+            if is_stopped {
+                until(|| dirs() == 1).await;
+                stop.ask();
+            } else {
+                until(|| marks.begun(1).is_some()).await;
+            }
+            until(|| dirs() > 20).await;
+            over.ask();
+            let told = work.await.expect("it does not panic");
+            let told = &told.disturbances[0];
+            let outcome = "100 % of the operations went to 1 % of the directories for ";
+            assert!(
+                told.done && told.ended_s > told.begun_s && told.outcome.starts_with(outcome),
+                "{told:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn without_datanodes_nothing_is_reported() {
+        let over = Stop::default();
+        let plan = plan(&["report@0s".into()]);
+        let marks = plan.marks.clone();
+        let work = tokio::spawn(plan.conduct(Instant::now(), nothing(), over.clone(), Stop::default()));
+        until(|| marks.begun(0).is_some()).await;
+        over.ask();
+        let told = work.await.expect("it does not panic");
+        assert!(!told.disturbances[0].done && told.episodes[0].block_reports.is_none());
+    }
+
+    #[test]
+    fn what_began_earlier_ends_first() {
+        let plan = plan(&["hot:9/1@3s+1s".into(), "hot:9/1@1s+2s".into(), "hot:9/1@4s+0s".into()]);
+        let steps: Vec<_> = plan.steps.iter().map(|step| (step.index, step.is_end)).collect();
+        assert_eq!(steps, [(1, false), (1, true), (0, false), (0, true), (2, false), (2, true)]);
     }
 }

@@ -22,6 +22,7 @@ Examples:
   trellis load run --workload create --blocks simulated --sizes 1k-1g
   trellis load run --target hdfs://stock:8020 --server-pid 4711 --workload rename --report stock.json
   trellis load run --workload open --rate 1000 --disturb stop:trellis-data/run/namenode-0.pid@10s+5s
+  trellis load run --workload spotify --rate 1000 --disturb report@10s --disturb hot:80/0.1@15s+5s
 
 Workloads: spotify, lambda, pangu; create, mkdirs (or mkdir), open, fileStatus (or stat_file), rename, delete, append, \
 stat_dir, list_dir, list_file, chown_dir, set_replication, chmod_file, chmod_dir. With --rate it is an open \
@@ -84,8 +85,9 @@ pub struct Args {
     /// Server processes on this machine whose CPU time is read instead, as of stock NameNodes
     #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with = "metrics")]
     server_pid: Vec<u32>,
-    /// Something that is done to the servers, any number of times: kill:WHO@WHEN, stop:WHO@WHEN+HOW_LONG, run:COMMAND@WHEN.
-    /// WHEN counts from the start of the measured time; WHO is a pid, or a file that holds it
+    /// Something that is done to the servers, any number of times: kill:WHO@WHEN, stop:WHO@WHEN+HOW_LONG, run:COMMAND@WHEN;
+    /// report@WHEN (all simulated datanodes report in full), hot:OPS/DIRS@WHEN+HOW_LONG (as --hot, for so long). WHEN counts
+    /// from the start of the measured time; WHO is a pid, or a file that holds it
     #[arg(long, value_name = "WHAT")]
     disturb: Vec<Disturb>,
     /// In a disturbed run, operations that take longer are counted as late

@@ -187,13 +187,17 @@ fn two_workers_that_rename_the_same_names_share_the_successes() {
 
 /// How many calls of `open` a namenode has answered.
 pub fn opened(http: &str) -> u64 {
+    counted(http, "getBlockLocations\",outcome=\"ok")
+}
+
+/// How many calls a namenode has answered whose labels have this in them.
+pub fn counted(http: &str, labels: &str) -> u64 {
     let mut stream = TcpStream::connect(http).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
-    let calls = text.lines().find(|line| {
-        line.starts_with("trellis_rpc_calls_total") && line.contains("getBlockLocations\",outcome=\"ok")
-    });
+    let calls =
+        text.lines().find(|line| line.starts_with("trellis_rpc_calls_total") && line.contains(labels));
     calls.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::load::{answered, assert_workload_counts, build, built_with};
+use crate::load::{answered, assert_workload_counts, build, built_with, counted, run};
 use crate::support::{Up, complaint, output, wait_for};
 
 const SIMULATED: [&str; 10] = [
@@ -71,6 +71,44 @@ fn simulated_datanodes_hold_what_clients_write() {
     assert_healthy(&up, 3);
 }
 
+/// How many full reports all namenodes have taken.
+fn full_reports(up: &Up) -> u64 {
+    up.http.iter().map(|http| counted(http, "blockReport\",outcome=\"ok")).sum()
+}
+
+#[test]
+fn all_simulated_datanodes_report_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &["--namenodes", "2", "--set", "replication=2"]);
+    built_with(&up, &SIMULATED);
+    let before = full_reports(&up);
+    let args = ["--workload", "open", "--clients", "4", "--warm-up", "0s", "--duration", "2s"];
+    let report = run(&up, &[&args[..], &["--disturb", "report@500ms"]].concat());
+    // Each when it knew what it holds, and once more; one namenode takes those of a datanode.
+    assert_eq!(full_reports(&up) - before, 8);
+    let episode = &report["episodes"][1];
+    assert_eq!(episode["begins_with"], "report");
+    let reports = &episode["block_reports"];
+    let counts = ["due", "answered", "refused"].map(|name| reports[name].as_u64().unwrap());
+    assert_eq!(counts, [8, 4, 4], "{report:#}");
+    assert!(
+        reports["last_after_s"].as_f64().unwrap() > 0.0 && report["episodes"][0]["block_reports"].is_null()
+    );
+    let disturbance = &report["disturbances"][0];
+    assert!(disturbance["done"] == true && disturbance["ended_s"].as_f64() > disturbance["begun_s"].as_f64());
+    let outcome = disturbance["outcome"].as_str().unwrap();
+    assert!(outcome.starts_with("4 of 8 full reports were answered, the last "), "{outcome}");
+    assert_eq!(report["total"]["errors"], 0);
+    // What they hold is not lost by it.
+    assert_healthy(&up, 2);
+    // A run without datanodes is refused before anything is done.
+    let path = dir.path().join("refused.json");
+    let refused = ["load", "run", "--target", &up.fs, "--blocks", "none", "--disturb", "report@500ms"];
+    let refused = output(&[&refused[..], &args, &["--report", path.to_str().unwrap()]].concat());
+    assert!(complaint(&refused).contains("-triggerBlockReport"), "{}", complaint(&refused));
+    assert!(!refused.status.success() && !fs::exists(&path).unwrap());
+}
+
 #[test]
 fn a_build_mends_what_was_left_unfinished() {
     let dir = tempfile::tempdir().unwrap();
@@ -123,8 +161,8 @@ fn real_datanodes_get_the_bytes() {
         complaint(&beside)
     );
     let report = dir.path().join("report.json");
-    let run = ["load", "run", "--target", &up.fs, "--workload", "open", "--blocks", "simulated", "--report"];
-    let run = output(&[&run[..], &[report.to_str().unwrap()]].concat());
+    let args = ["load", "run", "--target", &up.fs, "--workload", "open", "--blocks", "simulated", "--report"];
+    let run = output(&[&args[..], &[report.to_str().unwrap()]].concat());
     assert!(complaint(&run).contains("the namespace has real blocks"), "{}", complaint(&run));
     assert!(!fs::exists(&report).unwrap());
 }

@@ -94,6 +94,34 @@ fn an_episode_holds_what_was_to_begin_while_the_namenode_stood_still() {
 }
 
 #[test]
+fn a_hot_phase_is_an_episode_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(&dir.path().join("data"), &[]);
+    built(&up, "100");
+    let path = dir.path().join("report.json");
+    let mut args = vec!["--workload", "open", "--warm-up", "0s", "--duration", "2s"];
+    args.extend(["--disturb", "hot:90/1@500ms+500ms"]);
+    let ran = brief(&up, &path, &args).output().unwrap();
+    assert!(ran.status.success(), "{}", complaint(&ran));
+    let report = read(&path);
+    let begins = report["episodes"].as_array().unwrap().iter();
+    let begins: Vec<&str> = begins.map(|episode| episode["begins_with"].as_str().unwrap()).collect();
+    assert_eq!(begins, ["start", "hot:90/1", "end of hot:90/1"]);
+    assert_eq!(report["total"]["count"], sum(&report, "count"));
+    let outcome = "90 % of the operations went to 1 % of the directories for ";
+    let (shown, page) = (String::from_utf8(ran.stdout).unwrap(), path.with_extension("html"));
+    assert!(shown.contains(outcome) && fs::read_to_string(page).unwrap().contains(outcome), "{shown}");
+    // Where every file is taken once, nothing can be hot.
+    let mut refused = brief(&up, &path, &[&args[..], &["--pick", "once"]].concat());
+    let refused = refused.output().unwrap();
+    assert!(!refused.status.success() && complaint(&refused).contains("hot:… have no meaning"));
+    // Nor in a replay.
+    let replay = ["load", "replay", "trace.log", "--disturb", "hot:90/1@500ms+500ms"];
+    let replayed = trellis(&replay).output().unwrap();
+    assert_eq!(replayed.status.code(), Some(2), "{}", complaint(&replayed));
+}
+
+#[test]
 fn a_run_that_is_ended_reports_what_it_has() {
     let dir = tempfile::tempdir().unwrap();
     let up = Up::start(&dir.path().join("data"), &[]);
