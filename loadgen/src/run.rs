@@ -131,10 +131,16 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
         conducted: Some(&conducted),
         contents: &contents,
     };
-    if let Some(datanodes) = &datanodes {
-        datanodes.settle().await;
-    }
     let mut notes = summary::notes(&measured);
+    if let Some(datanodes) = &datanodes
+        && !datanodes.settle().await
+    {
+        notes.push(
+                "not every namenode heard in time of all replicas of simulated datanodes: until these are back, blocks \
+                 may be short of replicas"
+                    .to_owned(),
+            );
+    }
     notes.extend(datanodes.as_ref().and_then(|datanodes| datanodes.end()));
     if namespace.files_present < namespace.spec.files {
         let missing = namespace.spec.files - namespace.files_present;

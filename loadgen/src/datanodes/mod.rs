@@ -31,7 +31,7 @@ use futures::future::join_all;
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use trellis_client::config::ConnectionConfig;
 use trellis_client::namenode::Namenode;
 use trellis_client::uri::Address;
@@ -56,6 +56,8 @@ const REGISTERED_WITHIN: Duration = Duration::from_secs(60);
 const REPORT_LIMIT: Duration = Duration::from_secs(120);
 /// How long a writer waits for the report of its block; then it goes on all the same, as real ones do.
 const WRITER_WAIT: Duration = Duration::from_secs(3);
+/// How long until it is looked again whether each datanode has an owner.
+const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 /// How long to wait for reports that are under way.
 const REST_LIMIT: Duration = Duration::from_secs(20);
 
@@ -271,12 +273,27 @@ impl Datanodes {
         let _ = timeout(REST_LIMIT, join_all(outboxes.map(Outbox::flush))).await;
     }
 
-    /// The same, and then a heartbeat to every namenode: before they fall silent. One of ours that takes a datanode over
-    /// applies with its next heartbeat what others have not.
-    pub async fn settle(&self) {
+    /// The same, and then heartbeats to every namenode until each datanode has had an owner for one: before they fall silent.
+    /// A namenode of ours that takes a datanode over applies with its next heartbeat what others have not; while nobody owns
+    /// it, what it tells is only kept. False: that took too long.
+    pub async fn settle(&self) -> bool {
         self.rest().await;
-        let outboxes = self.shared.nodes.iter().flat_map(|node| &node.outboxes);
-        let _ = timeout(REST_LIMIT, join_all(outboxes.map(Outbox::beat))).await;
+        let nodes = &self.shared.nodes;
+        let settled = async {
+            let mut were_owned = false;
+            loop {
+                join_all(nodes.iter().flat_map(|node| &node.outboxes).map(Outbox::beat)).await;
+                let are_owned = nodes.iter().all(|node| node.choice().held().is_some());
+                if are_owned && were_owned {
+                    return;
+                }
+                were_owned = are_owned;
+                if !are_owned {
+                    sleep(SETTLE_PAUSE).await;
+                }
+            }
+        };
+        timeout(REST_LIMIT, settled).await.is_ok()
     }
 
     /// Why one of them and a namenode want no more of each other, if that is so.
