@@ -111,7 +111,7 @@ impl Plan {
         for (begun, step) in episodes.iter_mut().zip(&self.steps) {
             begun.block_reports = work.reports(step.index);
         }
-        Conducted { disturbances: work.end(&self.all), episodes }
+        Conducted { disturbances: work.end(), episodes }
     }
 }
 
@@ -184,6 +184,30 @@ mod tests {
         assert!(!is_stopped(&other) && marks.begun(4).is_none());
         other.kill().expect("ours");
         other.wait().expect("it ended");
+    }
+
+    #[tokio::test]
+    async fn each_that_was_killed_is_told_with_the_one_that_came_after_it() {
+        let dir = std::env::temp_dir().join(format!("trellis-successors-{}", std::process::id()));
+        let (mut first, mut second) = (sleeper(), sleeper());
+        let write = |child: &Child| std::fs::write(&dir, child.id().to_string()).expect("written");
+        write(&first);
+        let plan = plan(&[format!("kill:{}@0s", dir.display()), format!("kill:{}@300ms", dir.display())]);
+        let (over, marks) = (Stop::default(), plan.marks.clone());
+        let work = tokio::spawn(plan.conduct(Instant::now(), nothing(), over.clone(), Stop::default()));
+        until(|| first.try_wait().expect("ours").is_some()).await;
+        write(&second);
+        until(|| marks.begun(1).is_some() && second.try_wait().expect("ours").is_some()).await;
+        let mut third = sleeper();
+        write(&third);
+        over.ask();
+        let told = work.await.expect("it does not panic");
+        let came = |pid: u32| format!("process {pid} came in its place");
+        assert!(told.disturbances[0].outcome.ends_with(&came(second.id())), "{:?}", told.disturbances);
+        assert!(told.disturbances[1].outcome.ends_with(&came(third.id())), "{:?}", told.disturbances);
+        third.kill().expect("ours");
+        third.wait().expect("it ended");
+        std::fs::remove_file(&dir).expect("it is there");
     }
 
     #[tokio::test]

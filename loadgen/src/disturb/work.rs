@@ -44,7 +44,8 @@ pub(super) struct Work {
     told: Vec<Disturbance>,
     lasting: Vec<(usize, Lasting)>,
     rounds: Vec<(usize, Arc<Round>)>,
-    killed: Vec<(usize, Process)>,
+    /// Of which it is not known yet what came in their place.
+    killed: Vec<(usize, Process, Who)>,
     commands: JoinSet<(usize, std::io::Result<ExitStatus>, Duration)>,
 }
 
@@ -71,12 +72,14 @@ impl Work {
     }
 
     pub(super) fn begin(&mut self, index: usize, disturb: &Disturb, found: Option<Process>) {
+        // Whoever is killed or stopped now may be in the place of one that was killed before.
+        self.note_successors();
         let begun = self.started.elapsed();
         let process = |who: &Who| found.map_or_else(|| who.find(), Ok);
         let done = match &disturb.act {
             Act::Kill(who) => process(who).and_then(|process| {
                 process.signal(Signal::SIGKILL)?;
-                self.killed.push((index, process));
+                self.killed.push((index, process, who.clone()));
                 Ok(format!("process {} was killed", process.pid))
             }),
             Act::Stop(who, _) => process(who).and_then(|process| {
@@ -176,16 +179,21 @@ impl Work {
     }
 
     /// What came of all of it.
-    pub(super) fn end(mut self, all: &[Disturb]) -> Vec<Disturbance> {
-        for (index, process) in &self.killed {
-            let Some((told, disturb)) = self.told.get_mut(*index).zip(all.get(*index)) else { continue };
-            let Act::Kill(who) = &disturb.act else { continue };
-            if let Some((next, since)) = process.successor(who) {
-                let at = since.duration_since(self.started_at).map(|at| at.as_secs_f64());
-                told.ended_s = at.ok().zip(told.begun_s).map(|(at, begun)| at.max(begun));
-                told.outcome = format!("{}; process {} is in its place", told.outcome, next.pid);
-            }
-        }
+    pub(super) fn end(mut self) -> Vec<Disturbance> {
+        self.note_successors();
         self.told
+    }
+
+    /// Notes since when others are in the place of those that were killed.
+    fn note_successors(&mut self) {
+        let Work { killed, told, started_at, .. } = self;
+        killed.retain(|(index, process, who)| {
+            let Some(told) = told.get_mut(*index) else { return false };
+            let Some((next, since)) = process.successor(who) else { return true };
+            let at = since.duration_since(*started_at).map(|at| at.as_secs_f64());
+            told.ended_s = at.ok().zip(told.begun_s).map(|(at, begun)| at.max(begun));
+            told.outcome = format!("{}; process {} came in its place", told.outcome, next.pid);
+            false
+        });
     }
 }
