@@ -16,7 +16,8 @@
 //! - [`selftest`]: what this program itself can offer
 //! - [`scale`]: the same mix on more and more namenodes; [`model`]: how many operations a cluster could do
 //! - [`findings`]: what any of these leaves behind: as a file, as tables, as a page
-//! - [`saved`]: files that are written whole, and read back; [`spread`]: figures of several runs
+//! - [`paths`]: what a command reads and writes, looked at before; [`output`]: how it is written; [`saved`]: and read back
+//! - [`spread`]: figures of several runs
 //! - [`target`]: clients of the namenodes; [`progress`], [`error`]
 //!
 //! Never here: what only a server knows. All goes over the wire, to ours and to stock's alike.
@@ -71,6 +72,8 @@ pub mod scale;
 pub mod selftest;
 
 pub mod error;
+pub mod output;
+pub mod paths;
 pub mod progress;
 pub mod saved;
 pub mod spread;

@@ -2,22 +2,23 @@
 //! which form they have.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::output::Output;
 
 /// No longer file is read.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Writes a file whole, or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".tmp");
-    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
-    written.map_err(Error::io(format!("writing {}", path.display())))
+    let mut output = Output::replacing(path)?;
+    output.write_all(bytes).map_err(Error::io(format!("writing {}", path.display())))?;
+    output.keep()
 }
 
 /// Writes one that can be read back.

@@ -8,9 +8,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use siphasher::sip128::SipHasher24;
@@ -22,6 +21,7 @@ use super::reader::{Line, Reader};
 use super::sink::Sink;
 use super::table::Row;
 use crate::error::{Error, Result};
+use crate::output::Output;
 
 /// Names of paths that stay.
 pub const KEPT: [&str; 9] =
@@ -64,16 +64,13 @@ impl Key {
         key.map(|key| Key(key.to_be_bytes())).ok_or_else(unfit)
     }
 
-    /// A new one, in a new file that only its owner can read.
-    pub fn create(path: &Path) -> Result<Key> {
+    /// A new one, for a new file that only its owner can read: it is there when it is kept.
+    pub fn create(path: &Path) -> Result<(Key, Output)> {
         let key = Key::random();
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let written = file.and_then(|mut file| {
-            writeln!(file, "{:032x}", u128::from_be_bytes(key.0))?;
-            file.sync_all()
-        });
-        written.map_err(Error::io(format!("making {}", path.display())))?;
-        Ok(key)
+        let mut file = Output::private(path)?;
+        let written = writeln!(file, "{:032x}", u128::from_be_bytes(key.0));
+        written.map_err(Error::io(format!("writing {}", path.display())))?;
+        Ok((key, file))
     }
 
     fn hash(&self, text: &str) -> u64 {
@@ -304,7 +301,9 @@ rubbish with ann's name
     fn a_key_comes_back_from_its_file_and_only_its_owner_can_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
         let path = temp("key");
-        let key = Key::create(&path).expect("a new file");
+        let (key, file) = Key::create(&path).expect("a new file");
+        assert!(!path.exists());
+        file.keep().expect("written");
         assert!(Key::create(&path).is_err(), "it is not overwritten");
         assert_eq!(Key::read(&path).expect("ours").0, key.0);
         assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);

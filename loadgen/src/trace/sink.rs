@@ -1,6 +1,5 @@
 //! Where traces are written: a new file, packed if its name ends with `.gz`, or standard output.
 
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,16 +8,17 @@ use flate2::write::GzEncoder;
 
 use super::reader::STDIN;
 use crate::error::{Error, Result};
+use crate::output::Output;
 
-/// A trace that is being written.
+/// A trace that is being written. Dropped before its end, it leaves no file behind.
 pub struct Sink {
     path: PathBuf,
     out: Out,
 }
 
 enum Out {
-    Plain(BufWriter<std::fs::File>),
-    Packed(GzEncoder<BufWriter<std::fs::File>>),
+    Plain(BufWriter<Output>),
+    Packed(GzEncoder<BufWriter<Output>>),
     Stdout(BufWriter<Stdout>),
 }
 
@@ -31,8 +31,7 @@ impl Sink {
         let out = match path.as_os_str() == STDIN {
             true => Out::Stdout(BufWriter::new(io::stdout())),
             false => {
-                let file = OpenOptions::new().write(true).create_new(true).open(path);
-                let file = BufWriter::new(file.map_err(Error::io(format!("making {}", path.display())))?);
+                let file = BufWriter::new(Output::new(path)?);
                 match path.extension().is_some_and(|extension| extension == "gz") {
                     true => Out::Packed(GzEncoder::new(file, Compression::default())),
                     false => Out::Plain(file),
@@ -40,6 +39,15 @@ impl Sink {
             }
         };
         Ok(Sink { path: path.to_owned(), out })
+    }
+
+    /// What there is of it until its end, if it is a file: for who ends before.
+    pub fn unfinished(&self) -> Option<&Path> {
+        match &self.out {
+            Out::Plain(out) => out.get_ref().unfinished(),
+            Out::Packed(out) => out.get_ref().get_ref().unfinished(),
+            Out::Stdout(_) => None,
+        }
     }
 
     /// Writes some text.
@@ -55,17 +63,19 @@ impl Sink {
         out.write_all(text.as_bytes()).map_err(failed(&self.path))
     }
 
-    /// Ends it. Without this, the end may be missing.
+    /// Ends it. Without this there is no file.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn finish(self) -> Result<()> {
-        let flushed = match self.out {
-            Out::Plain(mut out) => out.flush(),
-            Out::Packed(out) => out.finish().and_then(|mut out| out.flush()),
-            Out::Stdout(mut out) => out.flush(),
+        let path = self.path;
+        let file = match self.out {
+            Out::Plain(out) => out,
+            Out::Packed(out) => out.finish().map_err(failed(&path))?,
+            Out::Stdout(mut out) => return out.flush().map_err(failed(&path)),
         };
-        flushed.map_err(failed(&self.path))
+        let whole = file.into_inner().map_err(|error| failed(&path)(error.into_error()))?;
+        whole.keep()
     }
 }
 

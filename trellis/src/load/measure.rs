@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 use trellis_loadgen::arrivals::Arrivals;
 use trellis_loadgen::config::{Config, Hot, Pick, Popularity};
-use trellis_loadgen::disturb::Disturb;
+use trellis_loadgen::disturb::process::Who;
+use trellis_loadgen::disturb::{Act, Disturb};
 use trellis_loadgen::mix::Workload;
+use trellis_loadgen::paths::Paths;
 use trellis_loadgen::run::run_until;
 use trellis_loadgen::stop::Stop;
 
@@ -100,7 +102,11 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode> {
     raise_open_files();
-    let outputs = args.outputs.check()?;
+    let pids = args.disturb.iter().filter_map(|disturb| match &disturb.act {
+        Act::Kill(Who::File(path)) | Act::Stop(Who::File(path), _) => Some(path),
+        Act::Kill(Who::Pid(_)) | Act::Stop(Who::Pid(_), _) | Act::Run(_) | Act::Report | Act::Hot(..) => None,
+    });
+    let outputs = args.outputs.check(Paths::default().reads("--disturb", pids))?;
     let (config, stop) = (config(args), Stop::default());
     outputs.of(run_until(&config, &stop), &stop).await
 }

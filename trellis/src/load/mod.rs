@@ -18,15 +18,18 @@ mod self_test;
 mod show;
 mod synth;
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use trellis_loadgen::Error;
 use trellis_loadgen::contents::{Asked, Blocks};
 use trellis_loadgen::distribution::{Distribution, number};
 
 use crate::output::is_closed_pipe;
+use crate::signals::Signals;
 
 /// Commands of the load generator.
 #[derive(Subcommand)]
@@ -63,18 +66,36 @@ pub async fn run(command: Command) -> Result<ExitCode> {
         Command::ConstantNamenode => self_test::serve().await,
         Command::Scale(args) => scale::run(args).await,
         Command::Replay(args) => replay::run(args).await,
-        Command::Synth(args) => synth::run(args),
-        Command::Anonymise(args) => anonymise::run(&args),
+        Command::Synth(args) => synth::run(args).await,
+        Command::Anonymise(args) => anonymise::run(args).await,
         Command::Model(args) => model::run(args),
         Command::Show(args) => show::run(&args),
     }
 }
 
-/// What came of writing a trace; None: whoever read it from standard output has gone.
+/// What came of writing; None: whoever read it from a pipe has gone.
 fn written<T>(result: Result<T, Error>) -> Result<Option<T>> {
     match result {
         Err(Error::Io { error, .. }) if is_closed_pipe(&error) => Ok(None),
         result => Ok(Some(result?)),
+    }
+}
+
+/// Makes a trace on a thread of its own. A signal ends that at once, and what is unfinished goes.
+async fn unless_stopped<T: Send + 'static>(
+    signals: &mut Signals,
+    unfinished: &[PathBuf],
+    make: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::select! {
+        made = tokio::task::spawn_blocking(make) => made?,
+        () = signals.next() => {
+            for path in unfinished {
+                // It may be whole by now, and bear its own name.
+                let _ = fs::remove_file(path);
+            }
+            bail!("stopped before the end: no whole trace was written")
+        }
     }
 }
 

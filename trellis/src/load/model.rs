@@ -9,6 +9,7 @@ use trellis_loadgen::model::calibrate::Calibration;
 use trellis_loadgen::model::check::{Check, worst};
 use trellis_loadgen::model::cluster::{Database, Machines};
 use trellis_loadgen::model::report::{Model, Question};
+use trellis_loadgen::paths::Paths;
 
 use super::outputs;
 
@@ -93,7 +94,8 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let outputs = args.outputs.check()?;
+    let reads = Paths::default().reads("--calibrate", [&args.calibrate]).reads("--check", &args.check);
+    let outputs = args.outputs.check(reads)?;
     if !(args.write_us >= 0.0 && args.write_us.is_finite()) {
         bail!("--write-us {}: a time is not negative", args.write_us);
     }

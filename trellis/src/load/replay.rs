@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use trellis_loadgen::config::{Config, ReplayConfig};
 use trellis_loadgen::mix::Workload;
+use trellis_loadgen::paths::Paths;
 use trellis_loadgen::stop::Stop;
 use trellis_loadgen::trace::replay::replay;
 
@@ -88,7 +89,7 @@ fn parse_speed(text: &str) -> Result<Speed, &'static str> {
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode> {
     raise_open_files();
-    let outputs = args.outputs.check()?;
+    let outputs = args.outputs.check(Paths::default().reads("the command", &args.files))?;
     let (config, stop) = (config(args), Stop::default());
     outputs.of(replay(&config, &stop), &stop).await
 }

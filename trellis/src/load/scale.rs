@@ -10,17 +10,17 @@ use trellis_loadgen::build::build;
 use trellis_loadgen::config::Popularity;
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::namespace::Spec;
+use trellis_loadgen::paths::Paths;
 use trellis_loadgen::run::run as make_run;
 use trellis_loadgen::scale::Config;
 use trellis_loadgen::scale::report::{Point, Scale};
 use trellis_loadgen::scale::show::line;
 use trellis_loadgen::target::Target;
 
-use super::outputs;
+use super::outputs::{OutputArgs, Outputs};
 use crate::config::Sources;
 use crate::limits::raise_open_files;
 use crate::one_thread;
-use crate::output::say;
 use crate::signals::Signals;
 use crate::store::init::init;
 use crate::up::Plan;
@@ -78,7 +78,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    outputs: outputs::OutputArgs,
+    outputs: OutputArgs,
     #[command(flatten)]
     sources: Sources,
 }
@@ -94,7 +94,7 @@ const STORE_DELAY: &str = "store_delay";
 /// Runs the command.
 pub async fn run(args: Args) -> Result<ExitCode> {
     raise_open_files();
-    let outputs = args.outputs.check()?;
+    let outputs = args.outputs.check(Paths::default().reads("--config", &args.sources.config))?;
     let config = config(&args);
     config.check()?;
     if args.sources.set.iter().any(|pair| pair.trim_start().starts_with(STORE_DELAY)) {
@@ -112,11 +112,10 @@ pub async fn run(args: Args) -> Result<ExitCode> {
     let data = args.data.as_deref().or(folder.as_ref().map(TempDir::path)).unwrap_or(Path::new("."));
     let mut plan = Plan::shared(DataDir::open(data)?, undelayed);
     let scale = tokio::select! {
-        scale = measure(&mut plan, delayed, config) => scale?,
+        scale = measure(&mut plan, delayed, config, &outputs) => scale?,
         () = signals.next() => bail!("stopped before the end: nothing was written"),
     };
-    outputs.keep(&scale.into())?;
-    Ok(ExitCode::SUCCESS)
+    outputs.keep_unless_stopped(scale.into()).await
 }
 
 fn config(args: &Args) -> Config {
@@ -144,12 +143,12 @@ fn with_delay(sources: &Sources, delay: Duration) -> Sources {
 }
 
 /// Makes the namespace, then all runs.
-async fn measure(plan: &mut Plan, delayed: Sources, config: Config) -> Result<Scale> {
+async fn measure(plan: &mut Plan, delayed: Sources, config: Config, outputs: &Outputs) -> Result<Scale> {
     make_store(plan)?;
     let fleet = Fleet::start(plan, 1).await?;
     let built = build(&Target::parse(&fleet.target())?, &config.base, &config.spec, BUILD_WORKERS).await?;
     fleet.end().await;
-    say(format_args!(
+    outputs.say(format_args!(
         "{} of {} files made, {} were there",
         built.files_made, config.spec.files, built.files_found
     ));
@@ -170,7 +169,7 @@ async fn measure(plan: &mut Plan, delayed: Sources, config: Config) -> Result<Sc
         };
         fleet.end().await;
         let point = Point { round, namenodes, report };
-        say(line(&point));
+        outputs.say(line(&point));
         points.push(point);
     }
     Ok(Scale::of(config, points))

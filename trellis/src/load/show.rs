@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use trellis_loadgen::compare::compare;
 use trellis_loadgen::findings::Findings;
+use trellis_loadgen::output::is_stdout;
 use trellis_loadgen::page::pair;
+use trellis_loadgen::paths::Paths;
 use trellis_loadgen::report::Report;
 
 use super::outputs::write_page;
@@ -48,6 +50,13 @@ fn run_of(path: &Path) -> Result<Report> {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    let reads = Paths::default()
+        .reads("the command", [Some(&args.report), args.other.as_ref()].into_iter().flatten());
+    match &args.html {
+        Some(path) => reads.replaces("--html", path),
+        None => reads,
+    }
+    .check()?;
     let (text, page) = match &args.other {
         Some(path) => {
             let (report, other) = (run_of(&args.report)?, run_of(path)?);
@@ -60,11 +69,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             (findings.show(), findings.page())
         }
     };
-    print(text.trim_end())?;
+    // Where standard output is the page's it is nothing else's.
+    if !args.html.as_deref().is_some_and(is_stdout) {
+        print(text.trim_end())?;
+    }
     if let Some(path) = &args.html {
-        if [Some(&args.report), args.other.as_ref()].contains(&Some(path)) {
-            bail!("--html {}: that is a report; give another name", path.display());
-        }
         write_page(path, &page)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -8,11 +8,13 @@ use trellis_loadgen::arrivals::Arrivals;
 use trellis_loadgen::config::{Hot, Popularity};
 use trellis_loadgen::mix::Workload;
 use trellis_loadgen::namespace::Spec;
+use trellis_loadgen::paths::Paths;
 use trellis_loadgen::trace::sink::Sink;
 use trellis_loadgen::trace::synth::Synth;
 
-use super::written;
+use super::{unless_stopped, written};
 use crate::output::complain;
+use crate::signals::Signals;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -80,7 +82,7 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> Result<ExitCode> {
+pub async fn run(args: Args) -> Result<ExitCode> {
     let synth = Synth {
         workload: args.workload,
         create_share: args.create_share,
@@ -104,9 +106,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
         refused_percent: args.refused,
         seed: args.seed,
     };
-    let mut sink = Sink::create(&args.out)?;
-    let made = synth.write(&mut sink).and_then(|made| sink.finish().map(|()| made));
-    if let Some(made) = written(made)?.filter(|made| made.lines < args.lines) {
+    let mut signals = Signals::listen()?;
+    Paths::default().makes_trace("--out", &args.out).check()?;
+    // A pipe may wait for its reader.
+    let mut sink = unless_stopped(&mut signals, &[], move || Ok(Sink::create(&args.out)?)).await?;
+    let unfinished: Vec<PathBuf> = sink.unfinished().map(PathBuf::from).into_iter().collect();
+    let make = move || written(synth.write(&mut sink).and_then(|made| sink.finish().map(|()| made)));
+    let made = unless_stopped(&mut signals, &unfinished, make).await?;
+    if let Some(made) = made.filter(|made| made.lines < args.lines) {
         complain(format_args!("only {} lines: there was no file left to work on", made.lines));
     }
     Ok(ExitCode::SUCCESS)

@@ -18,6 +18,7 @@ mod load_blocks;
 mod load_cached;
 mod load_config;
 mod load_disturbed;
+mod load_outputs;
 mod replay;
 mod replay_case;
 mod scale;
