@@ -7,12 +7,16 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::output::Output;
 
 /// No longer file is read.
 const MAX_BYTES: u64 = 1 << 30;
+
+/// No figure that is not a whole number is larger.
+const MOST: f64 = 1e15;
 
 /// Writes a file whole, or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -35,7 +39,28 @@ pub fn read<T: DeserializeOwned>(path: &Path, what: &str, schema: u32) -> Result
         let why = format!("its schema is {}, this program knows {schema}", found.schema);
         return Err(is_none(path, what, &why));
     }
+    if let Some(figure) = implausible("", &parsed(path, what, &text)?) {
+        return Err(is_none(path, what, &format!("{figure} is a figure that cannot be")));
+    }
     parsed(path, what, &text)
+}
+
+/// The first figure that nothing can have measured: below zero, but for differences, or beyond all measure.
+fn implausible(name: &str, value: &Value) -> Option<String> {
+    let below = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+    match value {
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| implausible(&below(key), value)),
+        Value::Array(all) => {
+            all.iter().enumerate().find_map(|(index, value)| implausible(&below(&index.to_string()), value))
+        }
+        Value::Number(number) if !number.is_u64() => {
+            let figure = number.as_f64()?;
+            let may_be_negative = name.ends_with("error_percent") || name.ends_with("late_us");
+            let is_sound = figure.abs() <= MOST && (figure >= 0.0 || may_be_negative);
+            (!is_sound).then(|| format!("{name}: {number}"))
+        }
+        _ => None,
+    }
 }
 
 /// Reads some of the fields of one, of whatever schema.
@@ -63,4 +88,23 @@ pub fn is_none(path: &Path, what: &str, why: &str) -> Error {
 #[derive(Deserialize)]
 struct Schema {
     schema: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn figures_that_cannot_be_are_found_wherever_they_are() {
+        let of = |value: Value| implausible("", &value);
+        let sound =
+            json!({"seed": u64::MAX, "replay": {"rate_error_percent": -1.5}, "a": [0, 1.5, null, "-1"]});
+        assert_eq!(of(sound), None);
+        assert_eq!(of(json!({"total": {"us": -100.0}})), Some("total.us: -100.0".into()));
+        assert_eq!(of(json!({"a": [1, {"b": -1}]})), Some("a.1.b: -1".into()));
+        assert_eq!(of(json!({"a": 1e308})), Some("a: 1e308".into()));
+        assert_eq!(of(json!({"a": {"error_percent": 1e300}})), Some("a.error_percent: 1e300".into()));
+    }
 }
