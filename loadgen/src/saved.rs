@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(of(sound), None);
         assert_eq!(of(json!({"total": {"us": -100.0}})), Some("total.us: -100.0".into()));
         assert_eq!(of(json!({"a": [1, {"b": -1}]})), Some("a.1.b: -1".into()));
-        assert_eq!(of(json!({"a": 1e308})), Some("a: 1e308".into()));
-        assert_eq!(of(json!({"a": {"error_percent": 1e300}})), Some("a.error_percent: 1e300".into()));
+        assert_eq!(of(json!({"a": 1e308})), Some("a: 1e+308".into()));
+        assert_eq!(of(json!({"a": {"error_percent": 1e300}})), Some("a.error_percent: 1e+300".into()));
     }
 }
