@@ -310,7 +310,7 @@ impl Cluster {
                 }
                 let then = match again_in {
                     Some(wait) => format!("starting it again in {} ms", wait.as_millis()),
-                    None => "the others go on; with --restart it would be started again".to_owned(),
+                    None => "with --restart it would be started again".to_owned(),
                 };
                 complain(format_args!("{member} is dead ({how}), log {}: {then}", log.display()));
                 Ok(())
