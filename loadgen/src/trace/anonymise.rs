@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use siphasher::sip128::SipHasher24;
 
-use super::commands::is_known;
+use super::commands::{OPTIONS, is_known};
 use super::escape::unescape;
 use super::line::{Columns, NULL, short_name, split_command, split_list, write_head};
 use super::reader::{Line, Reader};
@@ -128,10 +128,20 @@ impl Key {
         words.collect::<Vec<_>>().join(" ")
     }
 
+    /// A command with options that are not known stays one with options.
     fn command(&self, text: &str) -> String {
         let (command, options) = split_command(text);
-        let is_plain = options.chars().all(|c| c.is_ascii_uppercase() || matches!(c, '_' | ',' | ' '));
-        if is_known(command) && is_plain { text.to_owned() } else { self.name(text) }
+        if !is_known(command) {
+            return self.name(text);
+        }
+        if command == text {
+            return text.to_owned();
+        }
+        let options = options.split(',').map(str::trim).map(|option| match OPTIONS.contains(&option) {
+            true => Cow::Borrowed(option),
+            false => Cow::Owned(self.name(option)),
+        });
+        format!("{command} (options=[{}])", options.collect::<Vec<_>>().join(", "))
     }
 
     /// `owner:group:rwxr-xr-x`.
@@ -283,6 +293,24 @@ rubbish with ann's name
         let [one, other] = [Key::random(), Key::random()].map(|key| without_names("keys", LINES, &key).1);
         assert_ne!(one, other);
         assert_eq!(format!("{:?}", Key([7; KEY_BYTES])), "Key");
+    }
+
+    #[test]
+    fn only_options_that_are_known_stay() {
+        let key = Key([7; KEY_BYTES]);
+        for known in ["open", "rename (options=[NONE])", "rename (options=[OVERWRITE, TO_TRASH])"] {
+            assert_eq!(key.command(known), known);
+        }
+        let secret = key.name("SECRET");
+        for (unknown, wanted) in [
+            ("rename (options=[SECRET])", format!("rename (options=[{secret}])")),
+            ("rename (options=[OVERWRITE, SECRET])", format!("rename (options=[OVERWRITE, {secret}])")),
+            ("rename SECRET", format!("rename (options=[{secret}])")),
+            ("rename (options=[SECRET", format!("rename (options=[{}])", key.name("(options=[SECRET"))),
+            ("SECRET (options=[NONE])", key.name("SECRET (options=[NONE])")),
+        ] {
+            assert_eq!(key.command(unknown), wanted, "{unknown}");
+        }
     }
 
     #[test]

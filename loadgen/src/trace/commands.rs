@@ -242,6 +242,9 @@ pub fn find(name: &str, options: &str) -> Result<&'static Row, &'static str> {
     row.ok_or_else(why)
 }
 
+/// What may stand in the parentheses of a rename (Java: Options.Rename).
+pub const OPTIONS: [&str; 3] = ["NONE", "OVERWRITE", "TO_TRASH"];
+
 /// Whether a command is in one of the tables.
 pub fn is_known(name: &str) -> bool {
     find(name, "") != Err(UNKNOWN)
