@@ -37,6 +37,14 @@ impl Account {
         *self.skipped.entry(why).or_default() += 1;
     }
 
+    /// Why lines are not replayed, with how many and the first that cannot be read.
+    pub fn reasons(&self) -> String {
+        let broken =
+            self.broken.iter().map(|(why, (count, first))| format!("{count}: {why} (first {first})"));
+        let skipped = self.skipped.iter().map(|(why, count)| format!("{count}: {why}"));
+        broken.chain(skipped).collect::<Vec<_>>().join("; ")
+    }
+
     /// Broken lines as a report has them.
     pub fn broken_kinds(&self) -> Vec<ErrorKind> {
         let kind = |(why, (count, example)): (&&str, &(u64, String))| ErrorKind {

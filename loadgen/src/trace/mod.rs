@@ -1,6 +1,6 @@
 //! Audit logs: what they say, how they are replayed, and how they are made.
 //!
-//! - [`line`](mod@line), [`escape`], [`table`]: formats; [`reader`]: lines of files
+//! - [`line`](mod@line), [`escape`], [`table`]: formats; [`reader`]: lines of files; [`twice`]: the same lines again
 //! - [`commands`]: THE table of what is replayed, and how
 //! - [`steps`]: lines as what is to be done; [`place`]: where
 //! - [`model`]: what must be there first; [`prepare`]: makes it
@@ -12,6 +12,7 @@ pub mod escape;
 pub mod line;
 pub mod reader;
 pub mod table;
+pub mod twice;
 
 pub mod commands;
 pub mod place;

@@ -266,10 +266,10 @@ impl Reader {
     fn run(mut self) -> Result<Read> {
         wake_exactly();
         let (mut account, mut last, mut stopped_at) = (Account::default(), Duration::ZERO, None);
-        while account.lines < self.plan.lines
-            && let Some(verdict) = self.steps.read()?
-        {
+        while account.lines < self.plan.seen.lines {
+            let verdict = self.steps.read()?.ok_or_else(|| self.plan.seen.cut_after(account.lines))?;
             account.note(&verdict);
+            self.plan.seen.compare(account.lines, self.steps.digest())?;
             let Verdict::Step(step) = verdict else { continue };
             if !step.allowed && !self.shared.pace.refuses {
                 account.skip_instead(NOT_CHECKED);

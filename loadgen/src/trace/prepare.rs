@@ -1,7 +1,6 @@
 //! Before a replay: what the trace says, and what must be there for it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,12 +8,15 @@ use trellis_client::types::CreateOptions;
 use trellis_client::{Client, Error as CallError};
 use trellis_proto::exception::Kind as Exception;
 
+use super::account::Account;
 use super::commands::{Command, Kind};
 use super::model::Model;
 use super::place::Place;
 use super::steps::{Filter, Steps, Verdict};
+use super::twice::{Seen, Source};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::stop::Stop;
 use crate::tree::each;
 
 /// Objects that are made at once.
@@ -30,11 +32,16 @@ const CLOSED_MODE: u16 = 0o700;
 /// In the closed directory: a replay has begun here.
 const TAKEN: &str = "taken";
 
+/// What a trace looks like, for who has given something else.
+const LOOKS: &str = "A trace is UTF-8 text: an audit log (2023-11-14 22:13:20,123 INFO FSNamesystem.audit: allowed=true, ugi=, \
+                     ip=, cmd=, src=, dst=, perm=, with tabs between them), or Dynamometer's table (milliseconds, user, \
+                     command, source, destination, address, with U+0001 or commas between them)";
+
 /// What a trace says, from its first line to its last.
 #[derive(Debug)]
 pub struct Plan {
-    /// Lines that were read; no more are replayed, should the file have grown.
-    pub lines: u64,
+    /// Lines that were read, which are replayed.
+    pub seen: Seen,
     /// When the last line begins that is replayed, ms after the first.
     pub last_ms: u64,
     /// How often each command is replayed.
@@ -60,20 +67,32 @@ impl Plan {
     /// Reads a trace. Blocks.
     ///
     /// # Errors
-    /// A file cannot be read; there is nothing to replay; there are too many paths or users.
-    pub fn read(files: &[PathBuf], place: &Place, filter: Filter, as_logged: bool) -> Result<Plan> {
+    /// A file cannot be read; there is nothing to replay; there are too many paths or users. [`Error::Ended`]: somebody
+    /// ended it.
+    pub fn read(
+        files: &[Source],
+        place: &Place,
+        filter: Filter,
+        as_logged: bool,
+        stop: &Stop,
+    ) -> Result<Plan> {
         let mut steps = Steps::new(files, place.clone(), filter);
         let mut plan = Plan {
-            lines: 0,
+            seen: Seen::default(),
             last_ms: 0,
             commands: BTreeMap::new(),
             users: HashMap::new(),
             model: Model::default(),
         };
         let progress = Progress::new("reading the trace", 0, "lines, {per_sec}");
+        let mut account = Account::default();
         while let Some(verdict) = steps.read()? {
-            plan.lines += 1;
-            if plan.lines.is_multiple_of(SHOWN_EVERY) {
+            if stop.is_asked() {
+                return Err(Error::Ended);
+            }
+            plan.seen.note(steps.digest());
+            account.note(&verdict);
+            if account.lines.is_multiple_of(SHOWN_EVERY) {
                 progress.add(SHOWN_EVERY);
             }
             let Verdict::Step(step) = verdict else { continue };
@@ -86,7 +105,7 @@ impl Plan {
             plan.model.note(&step, user, owner)?;
         }
         if plan.commands.is_empty() {
-            return Err(Error::refused(format!("none of the {} lines can be replayed", plan.lines)));
+            return Err(nothing(files, &account));
         }
         if as_logged && plan.users.len() > MAX_USERS {
             return Err(Error::refused(format!(
@@ -112,6 +131,18 @@ impl Plan {
         names.sort_unstable();
         names.into_iter().map(|(_, name)| name).collect()
     }
+}
+
+/// The error when a trace has nothing to replay.
+fn nothing(files: &[Source], account: &Account) -> Error {
+    let names = files.iter().map(|file| file.path.display().to_string()).collect::<Vec<_>>().join(", ");
+    if account.lines == 0 {
+        return Error::refused(format!("{names}: there is no line to replay. {LOOKS}"));
+    }
+    let (lines, reasons) = (account.lines, account.reasons());
+    // Whoever asked for another time has a trace.
+    let looks = if account.broken.is_empty() { String::new() } else { format!(". {LOOKS}") };
+    Error::refused(format!("{names}: none of the {lines} lines can be replayed: {reasons}{looks}"))
 }
 
 /// Takes a base directory, which must be empty or absent; `fresh`: what an earlier replay left there is deleted.
@@ -235,5 +266,62 @@ fn not_superuser(error: CallError) -> Error {
              are): {error}"
         )),
         _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::steps::tests::{ALL, line};
+
+    fn plan(name: &str, bytes: &[u8], filter: Filter, stop: &Stop) -> Result<Plan> {
+        let path = std::env::temp_dir().join(format!("trellis-plan-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).expect("written");
+        let plan = Plan::read(&[Source::once(&path)], &Place::below("/replay"), filter, false, stop);
+        std::fs::remove_file(&path).expect("it is there");
+        plan
+    }
+
+    #[test]
+    fn what_is_no_trace_is_told_with_its_name_and_why() {
+        let utf16: Vec<u8> =
+            line(0, "open", "/a", "null").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for (name, bytes, why) in [
+            (
+                "binary",
+                &b"\x7fELF\xff\n\xff\xfe\n"[..],
+                "none of the 2 lines can be replayed: 2: not UTF-8 (first line 1: \\u{7f}ELF",
+            ),
+            ("utf16", &utf16, "not six fields (first line 1: 2\\00\\02"),
+            (
+                "columns",
+                b"ann,10,open,/a,,ip\n",
+                "1: the first field is no number of milliseconds (first line 1: ann 10 open",
+            ),
+            ("json", b"{\n\n\x1b[2J}\n", "2: not six fields (first line 1: {); 1: empty"),
+            ("empty", b"", "there is no line to replay"),
+        ] {
+            let error = plan(name, bytes, ALL, &Stop::default()).expect_err(name).to_string();
+            assert!(error.contains(&format!("-{name}: ")) && error.contains(why), "{error}");
+            assert!(error.contains("an audit log (2023-") && error.contains("Dynamometer"), "{error}");
+            assert!(!error.contains(|c: char| c.is_control()), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_trace_of_another_time_is_not_told_what_traces_look_like() {
+        let late = Filter { from_ms: 1, ..ALL };
+        let trace = line(0, "open", "/a", "null") + &line(0, "fly", "/a", "null");
+        let error = plan("late", trace.as_bytes(), late, &Stop::default()).expect_err("all is too early");
+        let wanted = "none of the 2 lines can be replayed: 2: outside of --from and --until";
+        assert!(error.to_string().ends_with(wanted), "{error}");
+    }
+
+    #[test]
+    fn reading_ends_when_it_is_asked_to() {
+        let (trace, stop) = (line(0, "open", "/a", "null"), Stop::default());
+        assert_eq!(plan("goes-on", trace.as_bytes(), ALL, &stop).expect("a trace").seen.lines, 1);
+        stop.ask();
+        assert!(matches!(plan("ended", trace.as_bytes(), ALL, &stop), Err(Error::Ended)));
     }
 }

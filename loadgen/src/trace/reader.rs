@@ -2,17 +2,23 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use flate2::bufread::MultiGzDecoder;
 
 use super::line::{Columns, Entry};
 use super::table::Row;
+use super::twice::Source;
 use crate::error::{Error, Result};
 
 /// Longer lines are not read. The longest names that HDFS allows, escaped, make a line of a tenth of this.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
+/// What goes on for so long without an end of a line is no trace.
+const MAX_SKIPPED_BYTES: usize = 64 << 20;
+/// Editors and exports may begin a file with it.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 /// How a gzip file begins.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// As a file's name: standard input.
@@ -20,12 +26,14 @@ pub const STDIN: &str = "-";
 
 /// The lines of some files, one after the other. Files that gzip made are unpacked.
 pub struct Reader {
-    files: VecDeque<PathBuf>,
+    files: VecDeque<Source>,
     open: Option<(PathBuf, Box<dyn BufRead + Send>)>,
     /// Lines given so far.
     number: u64,
     line: Vec<u8>,
     format: Option<Format>,
+    /// Over all lines so far.
+    digest: DefaultHasher,
 }
 
 /// A line.
@@ -54,19 +62,25 @@ enum Format {
 
 impl Reader {
     /// Over these files, in this order. Nothing is opened yet.
-    pub fn new(files: &[PathBuf]) -> Reader {
+    pub fn new(files: impl IntoIterator<Item = Source>) -> Reader {
         Reader {
-            files: files.iter().cloned().collect(),
+            files: files.into_iter().collect(),
             open: None,
             number: 0,
             line: Vec::new(),
             format: None,
+            digest: DefaultHasher::new(),
         }
     }
 
     /// The number of the line that was given last, over all files, from 1.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Of all lines that were given so far. Equal lines have equal ones, within one process.
+    pub fn digest(&self) -> u64 {
+        self.digest.finish()
     }
 
     /// The next line; None: there are no more.
@@ -76,9 +90,9 @@ impl Reader {
     pub fn read(&mut self) -> Result<Option<Line<'_>>> {
         let fits = loop {
             let Some((path, file)) = &mut self.open else {
-                let Some(path) = self.files.pop_front() else { return Ok(None) };
-                let file = open(&path).map_err(Error::io(format!("opening {}", path.display())))?;
-                (self.open, self.format) = (Some((path, file)), None);
+                let Some(source) = self.files.pop_front() else { return Ok(None) };
+                let file = open(&source).map_err(Error::io(format!("opening {}", source.path.display())))?;
+                (self.open, self.format) = (Some((source.path, file)), None);
                 continue;
             };
             match read_line(file, &mut self.line).map_err(Error::io(format!("reading {}", path.display())))? {
@@ -87,12 +101,16 @@ impl Reader {
             }
         };
         self.number += 1;
+        self.digest.write(&self.line);
+        self.digest.write_u8(b'\n');
         if !fits {
             return Ok(Some(broken("longer than a line can be", &self.line)));
         }
         let Ok(text) = std::str::from_utf8(&self.line) else {
             return Ok(Some(broken("not UTF-8", &self.line)));
         };
+        // Not only in the first line: files may have been joined.
+        let text = text.trim_start_matches(BYTE_ORDER_MARK);
         if text.trim().is_empty() {
             return Ok(Some(Line::Blank));
         }
@@ -146,10 +164,10 @@ impl Format {
     }
 }
 
-fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
-    let plain: Box<dyn Read + Send> = match path.as_os_str() == STDIN {
+fn open(source: &Source) -> io::Result<Box<dyn BufRead + Send>> {
+    let plain: Box<dyn Read + Send> = match source.path.as_os_str() == STDIN {
         true => Box::new(io::stdin()),
-        false => Box::new(File::open(path)?),
+        false => Box::new(File::open(&source.path)?.take(source.length)),
     };
     let mut plain = BufReader::with_capacity(1 << 16, plain);
     // A reader that gives a single byte at first is taken for plain text: files do not.
@@ -159,10 +177,11 @@ fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
     }
 }
 
-/// Reads a line without its end (LF, or CR and LF); whether it fits, else it is its beginning. None: there is none.
+/// Reads a line without its end (LF, or CR and LF); whether it fits, else it is its beginning. None: there is none. What has
+/// no lines is an error.
 fn read_line(file: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
     line.clear();
-    let (mut any, mut fits) = (false, true);
+    let (mut any, mut fits, mut skipped) = (false, true, 0);
     loop {
         let bytes = match file.fill_buf() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -181,6 +200,11 @@ fn read_line(file: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<Option<bo
         file.consume(taken);
         if end.is_some() {
             break;
+        }
+        skipped += taken;
+        if skipped > MAX_SKIPPED_BYTES {
+            let what = format!("this is no trace: no line ends within {} MiB", MAX_SKIPPED_BYTES >> 20);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
     }
     if line.last() == Some(&b'\r') {
@@ -201,7 +225,7 @@ mod tests {
     fn read(name: &str, bytes: &[u8]) -> Result<Vec<Result<Option<String>, &'static str>>> {
         let path = std::env::temp_dir().join(format!("trellis-reader-{}-{name}", std::process::id()));
         std::fs::write(&path, bytes).expect("written");
-        let mut reader = Reader::new(std::slice::from_ref(&path));
+        let mut reader = Reader::new([Source::once(&path)]);
         let mut all = Vec::new();
         let ended = loop {
             match reader.read() {
@@ -251,6 +275,45 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_lines_is_no_trace() {
+        let path = std::env::temp_dir().join(format!("trellis-reader-{}-zeros", std::process::id()));
+        // It has holes, and takes no room.
+        File::create(&path).and_then(|file| file.set_len(MAX_SKIPPED_BYTES as u64 * 2)).expect("made");
+        let mut reader = Reader::new([Source::once(&path)]);
+        let error = reader.read().expect_err("it has no lines").to_string();
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(error.contains("zeros: this is no trace"), "{error}");
+        assert!(reader.line.capacity() <= 2 * MAX_LINE_BYTES);
+    }
+
+    #[test]
+    fn byte_order_marks_are_skipped() {
+        let audit = format!("\u{feff}{LINE}\n{LINE}\n\u{feff}{LINE}\n");
+        assert_eq!(read("marked", audit.as_bytes()).expect("a file"), [good(), good(), good()]);
+        let table = "\u{feff}10,ann,open,/a,,ip\n\u{feff}\n";
+        assert_eq!(read("marked-table", table.as_bytes()).expect("a file"), [good(), Ok(None)]);
+    }
+
+    #[test]
+    fn what_was_appended_is_not_read_and_other_lines_have_another_digest() {
+        let path = std::env::temp_dir().join(format!("trellis-reader-{}-grown", std::process::id()));
+        let digest = |source: &Source| {
+            let mut reader = Reader::new([source.clone()]);
+            while reader.read().expect("a file").is_some() {}
+            (reader.number(), reader.digest())
+        };
+        std::fs::write(&path, format!("{LINE}\n{}", &LINE[..50])).expect("written");
+        let source = Source::again(&path).expect("a file");
+        let first = digest(&source);
+        std::fs::write(&path, format!("{LINE}\n{LINE}\n{LINE}\n")).expect("written");
+        assert_eq!((first.0, digest(&source)), (2, first));
+        std::fs::write(&path, format!("{LINE}\n{}", &LINE[1..51])).expect("written");
+        let other = digest(&source);
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(other.0 == first.0 && other.1 != first.1);
+    }
+
+    #[test]
     fn tables_and_packed_files_are_known_by_what_is_in_them() {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(b"10,ann,open,/a,,ip\nx\n").expect("to memory");
@@ -269,11 +332,12 @@ mod tests {
         let paths = ["1", "2"].map(|name| dir.join(format!("trellis-files-{}-{name}", std::process::id())));
         std::fs::write(&paths[0], format!("{LINE}\n")).expect("written");
         std::fs::write(&paths[1], "10,ann,open,/b,,ip").expect("written");
-        let mut reader = Reader::new(&paths);
+        let sources = || paths.iter().map(|path| Source::once(path));
+        let mut reader = Reader::new(sources());
         let first = reader.read().expect("a file").expect("a line").entry().expect("whole").is_some();
         let second = reader.read().expect("a file").expect("a line").entry().expect("whole").is_some();
         assert!(first && second && reader.read().expect("the end").is_none() && reader.number() == 2);
         paths.iter().for_each(|path| std::fs::remove_file(path).expect("it is there"));
-        assert!(Reader::new(&paths).read().is_err_and(|error| error.to_string().starts_with("opening ")));
+        assert!(Reader::new(sources()).read().is_err_and(|error| error.to_string().starts_with("opening ")));
     }
 }

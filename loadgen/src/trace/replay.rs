@@ -8,6 +8,7 @@ use super::place::Place;
 use super::play::{Pace, Played, Players, play};
 use super::prepare::{Plan, Prepared, is_closed, prepare, take};
 use super::steps::{Filter, Steps};
+use super::twice::Source;
 use crate::build::new_file;
 use crate::config::{Config, ReplayConfig};
 use crate::contents::{Asked, Contents};
@@ -35,11 +36,6 @@ impl ReplayConfig {
         if self.files.is_empty() {
             return Err(Error::refused("there is no file to replay"));
         }
-        if self.files.iter().any(|file| file.as_os_str() == super::reader::STDIN) {
-            return Err(Error::refused(
-                "a trace is read twice, so that standard input cannot be replayed: give a file",
-            ));
-        }
         if filter.from_ms >= filter.until_ms {
             return Err(Error::refused("--from must be before --until"));
         }
@@ -62,33 +58,21 @@ pub async fn replay(config: &Config, stop: &Stop) -> Result<Report> {
     config.check_common()?;
     let Some(options) = &config.replay else { return Err(Error::refused("there is no file to replay")) };
     let filter = options.filter()?;
+    let files: Vec<Source> = options.files.iter().map(|file| Source::again(file)).collect::<Result<_>>()?;
     let target = Target::parse(&config.target)?;
     let servers = Servers { metrics: config.metrics.clone(), pids: config.server_pids.clone() };
-    // What cannot be read should be said before anything is done.
-    servers.read().await?;
     let begun_at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let place = Place::below(&config.base);
-    let plan = {
-        let (files, place, as_logged) = (options.files.clone(), place.clone(), options.as_logged);
-        let read = tokio::task::spawn_blocking(move || Plan::read(&files, &place, filter, as_logged));
-        read.await.map_err(|error| Error::Unreadable(format!("reading the trace failed: {error}")))??
+    let ready = tokio::select! {
+        biased;
+        // What is under way is dropped, and with it ended.
+        () = stop.asked() => return Err(Error::Ended),
+        ready = get_ready(config, options, Trace { files, filter, place: &place, stop }, &target, servers) => ready?,
     };
-    let players = players(&target, config, options, &plan)?;
-    let Some(first) = players.own.first() else { return Err(Error::refused("no connections")) };
-    let new_file = new_file(first, &Contents::default(), None).await?;
-    let contents = new_file.told(Contents::default());
-    let config = &Config { contents: Asked::from(&contents), ..config.clone() };
-    take(first, &config.base, &place, options.fresh, options.as_logged).await?;
-    let refuses = is_closed(&players.stranger, &place).await?;
-    let (plan, prepared) = prepare(&players.own, &place, plan, options.as_logged).await?;
-
-    let pace = Pace { speed: options.speed, at_once: config.clients, new_file, refuses };
+    let Ready { steps, plan, players, pace, prepared, watch } = ready;
     let summed = Summed::of(&plan);
-    let watch = Watch::begin(servers, players.all()).await?;
-    let steps = Steps::new(&options.files, place.clone(), filter);
-    if stop.is_asked() {
-        return Err(Error::Ended);
-    }
+    let contents = pace.new_file.told(Contents::default());
+    let config = &Config { contents: Asked::from(&contents), ..config.clone() };
     let played = play(steps, plan, place, players, pace, stop.clone()).await?;
     let measured = Measured {
         config,
@@ -129,6 +113,50 @@ pub async fn replay(config: &Config, stop: &Stop) -> Result<Report> {
         episodes: Vec::new(),
         notes: summed.notes(summary::notes(&measured), &played),
     })
+}
+
+/// What is replayed, and where.
+struct Trace<'a> {
+    files: Vec<Source>,
+    filter: Filter,
+    place: &'a Place,
+    stop: &'a Stop,
+}
+
+/// All is there for the first line.
+struct Ready {
+    steps: Steps,
+    plan: Plan,
+    players: Players,
+    pace: Pace,
+    prepared: Prepared,
+    watch: Watch,
+}
+
+async fn get_ready(
+    config: &Config,
+    options: &ReplayConfig,
+    trace: Trace<'_>,
+    target: &Target,
+    servers: Servers,
+) -> Result<Ready> {
+    let Trace { files, filter, place, stop } = trace;
+    // What cannot be read should be said before anything is done.
+    servers.read().await?;
+    let plan = {
+        let (files, place, as_logged, stop) = (files.clone(), place.clone(), options.as_logged, stop.clone());
+        let read = tokio::task::spawn_blocking(move || Plan::read(&files, &place, filter, as_logged, &stop));
+        read.await.map_err(|error| Error::Unreadable(format!("reading the trace failed: {error}")))??
+    };
+    let players = players(target, config, options, &plan)?;
+    let Some(first) = players.own.first() else { return Err(Error::refused("no connections")) };
+    let new_file = new_file(first, &Contents::default(), None).await?;
+    take(first, &config.base, place, options.fresh, options.as_logged).await?;
+    let refuses = is_closed(&players.stranger, place).await?;
+    let (plan, prepared) = prepare(&players.own, place, plan, options.as_logged).await?;
+    let pace = Pace { speed: options.speed, at_once: config.clients, new_file, refuses };
+    let watch = Watch::begin(servers, players.all()).await?;
+    Ok(Ready { steps: Steps::new(&files, place.clone(), filter), plan, players, pace, prepared, watch })
 }
 
 fn players(target: &Target, config: &Config, options: &ReplayConfig, plan: &Plan) -> Result<Players> {
@@ -197,5 +225,80 @@ fn section(played: &Played, summed: &Summed, prepared: Prepared, rate_error_perc
         waited: played.waited,
         rate_error_percent,
         in_another_second: played.in_another_second,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::files::{Data, NewFile};
+    use crate::mix::Workload;
+    use crate::trace::steps::tests::line;
+
+    fn config(target: String, file: PathBuf) -> Config {
+        let replay = ReplayConfig {
+            files: vec![file],
+            speed: None,
+            as_logged: false,
+            limit: None,
+            from_s: 0.0,
+            until_s: None,
+            fresh: false,
+        };
+        Config {
+            clients: 1,
+            connections: 1,
+            duration_s: 0.0,
+            replay: Some(replay),
+            ..Config::new(target, "/replay", Workload::replay())
+        }
+    }
+
+    /// The namenode answers nothing, so that preparing would not end by itself.
+    #[tokio::test]
+    async fn preparing_ends_when_it_is_asked_to() {
+        let path = std::env::temp_dir().join(format!("trellis-replay-{}-ended", std::process::id()));
+        std::fs::write(&path, line(0, "open", "/a", "null")).expect("written");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("its own");
+        let (config, stop) = (config(format!("hdfs://{address}"), path.clone()), Stop::default());
+        let silent = async {
+            let connection = listener.accept().await.expect("the replay comes");
+            stop.ask();
+            connection
+        };
+        let (replayed, _connection) = tokio::join!(replay(&config, &stop), silent);
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(matches!(replayed, Err(Error::Ended)), "{replayed:?}");
+    }
+
+    /// Nothing is begun, so that nobody need be there.
+    #[tokio::test]
+    async fn a_trace_that_was_changed_since_it_was_read_is_an_error() {
+        let path = std::env::temp_dir().join(format!("trellis-replay-{}-changed", std::process::id()));
+        let target = Target::parse("hdfs://127.0.0.1:1").expect("one");
+        let config = config("hdfs://127.0.0.1:1".to_owned(), path.clone());
+        let options = config.replay.as_ref().expect("ours");
+        let (filter, place) = (options.filter().expect("all"), Place::below("/replay"));
+        let first = line(0, "open", "/a", "null");
+        for second in [String::new(), line(0, "open", "/b", "null")] {
+            std::fs::write(&path, &first).expect("written");
+            let files = [Source::again(&path).expect("a file")];
+            let plan = Plan::read(&files, &place, filter, false, &Stop::default()).expect("a trace");
+            std::fs::write(&path, second).expect("written");
+            let steps = Steps::new(&files, place.clone(), filter);
+            let players = players(&target, &config, options, &plan).expect("they connect later");
+            let Contents { sizes, .. } = Contents::default();
+            let new_file = NewFile { replication: 1, block_size: 1, sizes, data: Data::None };
+            let pace = Pace { speed: None, at_once: 1, new_file, refuses: true };
+            let played = play(steps, plan, place.clone(), players, pace, Stop::default()).await;
+            let error = played.expect_err("it was changed").to_string();
+            assert!(error.contains("the trace was changed while it was replayed"), "{error}");
+        }
+        std::fs::remove_file(&path).expect("it is there");
     }
 }

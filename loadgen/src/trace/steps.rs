@@ -1,11 +1,10 @@
 //! The lines of a trace as what is to be done, or why not. Read twice: once to see what must be there, once to replay.
 
-use std::path::PathBuf;
-
 use super::commands::{Command, Row, Says, find};
 use super::line::{Entry, split_list};
 use super::place::{Place, plain};
 use super::reader::{Reader, shown};
+use super::twice::Source;
 use crate::error::Result;
 
 /// Why a line outside of the time asked for is skipped.
@@ -88,8 +87,13 @@ pub struct Steps {
 
 impl Steps {
     /// Of these files, in this order; they are to take place there.
-    pub fn new(files: &[PathBuf], place: Place, filter: Filter) -> Steps {
-        Steps { reader: Reader::new(files), place, filter, first_ms: None, latest_ms: 0 }
+    pub fn new(files: &[Source], place: Place, filter: Filter) -> Steps {
+        Steps { reader: Reader::new(files.iter().cloned()), place, filter, first_ms: None, latest_ms: 0 }
+    }
+
+    /// The digest of the lines so far.
+    pub fn digest(&self) -> u64 {
+        self.reader.digest()
     }
 
     /// What becomes of the next line; None: there are no more.
@@ -177,7 +181,7 @@ pub(crate) mod tests {
         let name = format!("trellis-steps-{}-{:?}", std::process::id(), std::thread::current().id());
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, text).expect("written");
-        let mut steps = Steps::new(std::slice::from_ref(&path), Place::below("/replay"), filter);
+        let mut steps = Steps::new(&[Source::once(&path)], Place::below("/replay"), filter);
         let all = std::iter::from_fn(|| steps.read().expect("a file")).collect();
         std::fs::remove_file(&path).expect("it is there");
         all

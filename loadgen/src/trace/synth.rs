@@ -182,9 +182,11 @@ pub(crate) mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::stop::Stop;
     use crate::trace::place::Place;
     use crate::trace::prepare::Plan;
     use crate::trace::steps::tests::ALL;
+    use crate::trace::twice::Source;
 
     /// A trace of Spotify's mix.
     pub fn synth(lines: u64) -> Synth {
@@ -234,10 +236,10 @@ pub(crate) mod tests {
         let written = synth(3000).write(&mut sink).expect("written");
         sink.finish().expect("written");
         assert!(Sink::create(&path).is_err(), "what is there is not overwritten");
-        let plan = Plan::read(std::slice::from_ref(&path), &Place::below("/replay"), ALL, true);
+        let plan = Plan::read(&[Source::once(&path)], &Place::below("/replay"), ALL, true, &Stop::default());
         std::fs::remove_file(&path).expect("it is there");
         let plan = plan.expect("it can be read");
-        assert_eq!((plan.lines, plan.model.unexplained), (3000, 0));
+        assert_eq!((plan.seen.lines, plan.model.unexplained), (3000, 0));
         assert_eq!(plan.commands.values().sum::<u64>(), 3000);
         assert_eq!(plan.last_ms, written.span_ms);
         assert_eq!(plan.users.len(), 5);

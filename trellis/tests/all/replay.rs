@@ -285,6 +285,9 @@ fn what_cannot_be_replayed_is_said_before_anything_is_done() {
     let sample = Path::new(SAMPLE);
     assert!(bench.refused(Path::new("/nowhere/x.log"), &[]).contains("opening /nowhere/x.log"));
     assert!(bench.refused(Path::new("-"), &[]).contains("read twice"));
+    let pipe = bench.dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(bench.refused(&pipe, &[]).contains("pipe is no regular file"));
     assert!(bench.refused(sample, &["--speed", "0"]).contains("--speed is max, or from"));
     assert!(bench.refused(sample, &["--speed", "fast"]).contains("a number such as 10, or max"));
     assert!(
