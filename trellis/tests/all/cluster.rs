@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -196,30 +196,41 @@ fn a_namenode_whose_log_cannot_be_written_serves_on() {
     assert!(ended.success());
 }
 
-/// A hangup is a stop in order; whoever has it ignored (`nohup`) is served on.
+/// A hangup is a stop in order; whoever has it ignored (`nohup`) is served on. Whether these tests have it ignored is no matter.
 #[test]
 fn a_hangup_ends_a_namenode_unless_it_is_ignored() {
-    for (ignored, first) in [("", Signal::SIGHUP), ("trap '' HUP; ", Signal::SIGTERM)] {
-        let mut command = Command::new("sh");
-        let program = env!("CARGO_BIN_EXE_trellis");
-        let serve = "namenode --store mem: --rpc 127.0.0.1:0 --http 127.0.0.1:0";
-        command
-            .env_clear()
-            .stderr(Stdio::null())
-            .args(["-c", &format!("{ignored}exec {program} {serve}")])
-            .stdout(Stdio::piped());
-        let mut namenode = command.spawn().unwrap();
+    for (hangup, last) in [("--default-signal=HUP", Signal::SIGHUP), ("--ignore-signal=HUP", Signal::SIGTERM)]
+    {
+        let mut command = Command::new("env");
+        let serve = ["namenode", "--store", "mem:", "--rpc", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        command.args(["-i", hangup, env!("CARGO_BIN_EXE_trellis")]).args(serve);
+        let mut namenode = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
         let mut said = String::new();
-        BufReader::new(namenode.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        BufReader::new(namenode.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
         let server = said.split_whitespace().find(|word| word.starts_with("hdfs://")).unwrap_or_default();
-        let pid = Pid::from_raw(namenode.id().cast_signed());
+        let pid = Pid::from_raw(namenode.0.id().cast_signed());
         kill(pid, Signal::SIGHUP).unwrap();
-        if first != Signal::SIGHUP {
+        if last != Signal::SIGHUP {
             let made = output(&["fs", "--fs", server, "mkdir", "/a"]);
             assert!(made.status.success(), "{said} {}", complaint(&made));
-            kill(pid, first).unwrap();
+            kill(pid, last).unwrap();
         }
-        assert_eq!(namenode.wait().unwrap().code(), Some(0), "{ignored:?}");
+        let mut ended = None;
+        wait(|| {
+            ended = namenode.0.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert_eq!(ended.unwrap().code(), Some(0), "{hangup}");
+    }
+}
+
+/// A process that does not outlive its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
