@@ -84,7 +84,7 @@ pub async fn build(target: &Target, base: &str, spec: &Spec, workers: u32) -> Re
     {
         return Err(Error::refused(
             "the files were made, but not every namenode heard in time of all their replicas: build it once more, \
-                 with the same options, and the simulated datanodes report again",
+             with the same options, and the simulated datanodes report again",
         ));
     }
     let (files_made, files_mended) = (work.made.load(Ordering::Relaxed), work.mended.load(Ordering::Relaxed));

@@ -94,6 +94,21 @@ pub struct ReplayConfig {
     pub fresh: bool,
 }
 
+impl ReplayConfig {
+    /// All of these files, as fast as possible, as one user.
+    pub fn new(files: Vec<PathBuf>) -> ReplayConfig {
+        ReplayConfig {
+            files,
+            speed: None,
+            as_logged: false,
+            limit: None,
+            from_s: 0.0,
+            until_s: None,
+            fresh: false,
+        }
+    }
+}
+
 impl Config {
     /// A closed loop of one client that does this for ten seconds, and nothing else.
     pub fn new(target: impl Into<String>, base: impl Into<String>, workload: Workload) -> Config {

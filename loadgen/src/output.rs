@@ -179,7 +179,8 @@ pub(crate) fn is_there(path: &Path) -> Error {
     Error::refused(format!("{path} is there already: give another name, or remove it first"))
 }
 
-fn writing(path: &Path) -> impl FnOnce(io::Error) -> Error {
+/// The error of a file that cannot be written.
+pub(crate) fn writing(path: &Path) -> impl FnOnce(io::Error) -> Error {
     Error::io(format!("writing {}", path.display()))
 }
 

@@ -188,16 +188,22 @@ mod tests {
         shares.collect()
     }
 
-    fn uneven() -> Spec {
+    /// Two levels of directories with so many files in all, that differ.
+    fn like(levels: [Level; 2], files_per_dir: &str) -> Spec {
         let one = || "1".parse().expect("a number");
+        let files = levels.iter().map(|level| level.files as u32).sum();
         let image = Image {
-            levels: vec![Level { dirs: 1, files: 3 }, Level { dirs: 60, files: 997 }],
-            files_per_dir: "0:20,1:19,30:21".parse().expect("numbers"),
+            levels: levels.into(),
+            files_per_dir: files_per_dir.parse().expect("numbers"),
             dirs_per_dir: one(),
             file_names: one(),
             dir_names: one(),
         };
-        Spec::like(image, 1000, 1, Contents::default())
+        Spec::like(image, files, 1, Contents::default())
+    }
+
+    fn uneven() -> Spec {
+        like([Level { dirs: 1, files: 3 }, Level { dirs: 60, files: 997 }], "0:20,1:19,30:21")
     }
 
     #[test]
@@ -246,15 +252,8 @@ mod tests {
 
     #[test]
     fn files_of_uneven_directories_are_liked_the_same() {
-        let one = || "1".parse().expect("a number");
-        let image = Image {
-            levels: vec![Level { dirs: 1, files: 0 }, Level { dirs: 40, files: 200 }],
-            files_per_dir: "0:20,1:19,180:1".parse().expect("numbers"),
-            dirs_per_dir: one(),
-            file_names: one(),
-            dir_names: one(),
-        };
-        let spec = Spec::like(image, 200, 1, Contents::default());
+        let levels = [Level { dirs: 1, files: 0 }, Level { dirs: 40, files: 200 }];
+        let spec = like(levels, "0:20,1:19,180:1");
         for hot in [None, Some(Hot { operations_percent: 50.0, directories_percent: 50.0 })] {
             let spread = Spread::new(&spec, Popularity::Uniform, hot);
             let counts = counts(200_000, |rng| spread.draw(&spec, rng));

@@ -136,10 +136,10 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
         && !datanodes.settle().await
     {
         notes.push(
-                "not every namenode heard in time of all replicas of simulated datanodes: until these are back, blocks \
-                 may be short of replicas"
-                    .to_owned(),
-            );
+            "not every namenode heard in time of all replicas of simulated datanodes: until these are back, blocks \
+             may be short of replicas"
+                .to_owned(),
+        );
     }
     notes.extend(datanodes.as_ref().and_then(|datanodes| datanodes.end()));
     if namespace.files_present < namespace.spec.files {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::output::Output;
+use crate::output::{Output, writing};
 
 /// No longer file is read.
 const MAX_BYTES: u64 = 1 << 30;
@@ -21,14 +21,14 @@ const MOST: f64 = 1e15;
 /// Writes a file whole, or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut output = Output::replacing(path)?;
-    output.write_all(bytes).map_err(Error::io(format!("writing {}", path.display())))?;
+    output.write_all(bytes).map_err(writing(path))?;
     output.keep()
 }
 
 /// Writes one that can be read back.
 pub fn write<T: Serialize>(path: &Path, contents: &T) -> Result<()> {
     let text = serde_json::to_vec_pretty(contents).map_err(std::io::Error::other);
-    write_whole(path, &text.map_err(Error::io(format!("writing {}", path.display())))?)
+    write_whole(path, &text.map_err(writing(path))?)
 }
 
 /// Reads one back, if it is of this schema. `what` it is, such as "report".

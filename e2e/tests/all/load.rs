@@ -184,15 +184,7 @@ async fn replay_log(stock: &Stock, server: &Server) -> Result<Vec<String>> {
         workload: Workload::replay(),
         clients: 16,
         connections: 4,
-        replay: Some(ReplayConfig {
-            files: vec![path],
-            speed: None,
-            as_logged: false,
-            limit: None,
-            from_s: 0.0,
-            until_s: None,
-            fresh: false,
-        }),
+        replay: Some(ReplayConfig::new(vec![path])),
         ..usual(&server.urls().remove(0), server.namenode_pid(0)?)?
     };
     let report = replay(&config, &Stop::default()).await?;

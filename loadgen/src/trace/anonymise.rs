@@ -22,7 +22,7 @@ use super::sink::Sink;
 use super::table::Row;
 use super::twice::Source;
 use crate::error::{Error, Result};
-use crate::output::Output;
+use crate::output::{Output, writing};
 
 /// Names of paths that stay.
 pub const KEPT: [&str; 9] =
@@ -70,7 +70,7 @@ impl Key {
         let key = Key::random();
         let mut file = Output::private(path)?;
         let written = writeln!(file, "{:032x}", u128::from_be_bytes(key.0));
-        written.map_err(Error::io(format!("writing {}", path.display())))?;
+        written.map_err(writing(path))?;
         Ok((key, file))
     }
 

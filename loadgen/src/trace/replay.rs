@@ -240,20 +240,11 @@ mod tests {
     use crate::trace::steps::tests::line;
 
     fn config(target: String, file: PathBuf) -> Config {
-        let replay = ReplayConfig {
-            files: vec![file],
-            speed: None,
-            as_logged: false,
-            limit: None,
-            from_s: 0.0,
-            until_s: None,
-            fresh: false,
-        };
         Config {
             clients: 1,
             connections: 1,
             duration_s: 0.0,
-            replay: Some(replay),
+            replay: Some(ReplayConfig::new(vec![file])),
             ..Config::new(target, "/replay", Workload::replay())
         }
     }

@@ -7,8 +7,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::reader::STDIN;
-use crate::error::{Error, Result};
-use crate::output::Output;
+use crate::error::Result;
+use crate::output::{Output, writing};
 
 /// A trace that is being written. Dropped before its end, it leaves no file behind.
 pub struct Sink {
@@ -60,7 +60,7 @@ impl Sink {
             Out::Packed(out) => out,
             Out::Stdout(out) => out,
         };
-        out.write_all(text.as_bytes()).map_err(failed(&self.path))
+        out.write_all(text.as_bytes()).map_err(writing(&self.path))
     }
 
     /// Ends it. Without this there is no file.
@@ -71,14 +71,10 @@ impl Sink {
         let path = self.path;
         let file = match self.out {
             Out::Plain(out) => out,
-            Out::Packed(out) => out.finish().map_err(failed(&path))?,
-            Out::Stdout(mut out) => return out.flush().map_err(failed(&path)),
+            Out::Packed(out) => out.finish().map_err(writing(&path))?,
+            Out::Stdout(mut out) => return out.flush().map_err(writing(&path)),
         };
-        let whole = file.into_inner().map_err(|error| failed(&path)(error.into_error()))?;
+        let whole = file.into_inner().map_err(|error| writing(&path)(error.into_error()))?;
         whole.keep()
     }
-}
-
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
-    Error::io(format!("writing {}", path.display()))
 }
