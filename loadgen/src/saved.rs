@@ -33,16 +33,16 @@ pub fn write<T: Serialize>(path: &Path, contents: &T) -> Result<()> {
 
 /// Reads one back, if it is of this schema. `what` it is, such as "report".
 pub fn read<T: DeserializeOwned>(path: &Path, what: &str, schema: u32) -> Result<T> {
-    let text = text(path, what)?;
-    let found: Schema = parsed(path, what, &text)?;
-    if found.schema != schema {
-        let why = format!("its schema is {}, this program knows {schema}", found.schema);
-        return Err(is_none(path, what, &why));
+    let contents: Value = peek(path, what)?;
+    let is_none = |why: &str| is_none(path, what, why);
+    let found = Schema::deserialize(&contents).map_err(|error| is_none(&error.to_string()))?.schema;
+    if found != schema {
+        return Err(is_none(&format!("its schema is {found}, this program knows {schema}")));
     }
-    if let Some(figure) = implausible("", &parsed(path, what, &text)?) {
-        return Err(is_none(path, what, &format!("{figure} is a figure that cannot be")));
+    if let Some(figure) = implausible("", &contents) {
+        return Err(is_none(&format!("{figure} is a figure that cannot be")));
     }
-    parsed(path, what, &text)
+    T::deserialize(contents).map_err(|error| is_none(&error.to_string()))
 }
 
 /// The first figure that nothing can have measured: below zero, but for differences, or beyond all measure.
@@ -65,19 +65,12 @@ fn implausible(name: &str, value: &Value) -> Option<String> {
 
 /// Reads some of the fields of one, of whatever schema.
 pub fn peek<T: DeserializeOwned>(path: &Path, what: &str) -> Result<T> {
-    parsed(path, what, &text(path, what)?)
-}
-
-fn text(path: &Path, what: &str) -> Result<Vec<u8>> {
     let reading = || format!("reading {}", path.display());
     if fs::metadata(path).map_err(Error::io(reading()))?.len() > MAX_BYTES {
         return Err(Error::Unreadable(format!("{} is too long for a {what}", path.display())));
     }
-    fs::read(path).map_err(Error::io(reading()))
-}
-
-fn parsed<T: DeserializeOwned>(path: &Path, what: &str, text: &[u8]) -> Result<T> {
-    serde_json::from_slice(text).map_err(|error| is_none(path, what, &error.to_string()))
+    let text = fs::read(path).map_err(Error::io(reading()))?;
+    serde_json::from_slice(&text).map_err(|error| is_none(path, what, &error.to_string()))
 }
 
 /// A file is not what it should be.

@@ -267,17 +267,17 @@ impl Datanodes {
     }
 
     /// Waits until all that happened so far was told, deletions too; not for ever: a namenode that does not answer is told
-    /// later.
-    pub async fn rest(&self) {
+    /// later. False: that took too long.
+    pub async fn rest(&self) -> bool {
         let outboxes = self.shared.nodes.iter().flat_map(|node| &node.outboxes);
-        let _ = timeout(REST_LIMIT, join_all(outboxes.map(Outbox::flush))).await;
+        timeout(REST_LIMIT, join_all(outboxes.map(Outbox::flush))).await.is_ok()
     }
 
     /// The same, and then heartbeats to every namenode until each datanode has had an owner for one: before they fall silent.
     /// A namenode of ours that takes a datanode over applies with its next heartbeat what others have not; while nobody owns
     /// it, what it tells is only kept. False: that took too long.
     pub async fn settle(&self) -> bool {
-        self.rest().await;
+        let was_told = self.rest().await;
         let nodes = &self.shared.nodes;
         let settled = async {
             let mut were_owned = false;
@@ -293,7 +293,7 @@ impl Datanodes {
                 }
             }
         };
-        timeout(REST_LIMIT, settled).await.is_ok()
+        timeout(REST_LIMIT, settled).await.is_ok() && was_told
     }
 
     /// Why one of them and a namenode want no more of each other, if that is so.
