@@ -45,6 +45,7 @@ impl OutputArgs {
         let has_page = !self.no_html && !is_as_it_is(&report);
         let page = has_page.then(|| report.with_extension("html"));
         let mut paths = reads.replaces("--report", &report);
+        paths.check()?;
         if page.as_ref() == Some(&report) {
             bail!(
                 "--report {}: the page would have the same name; give one with .json, or --no-html",
@@ -53,8 +54,8 @@ impl OutputArgs {
         }
         if let Some(page) = &page {
             paths = paths.replaces("the page of --report,", page);
+            paths.check()?;
         }
-        paths.check()?;
         Ok(Outputs { report, page })
     }
 }
