@@ -97,12 +97,15 @@ impl Bench {
         Ok(report)
     }
 
+    /// Runs in the folder, so that what it takes for granted tells of files by their names alone.
     fn model(&self, calibrate: &Path, check: &[&Path]) -> Result<Model> {
         let report = self.folder.path().join("model.json");
+        let name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_owned();
         let mut command = Command::new(binary()?);
-        command.args(["load", "model", "--report"]).arg(&report).arg("--calibrate").arg(calibrate);
+        command.current_dir(self.folder.path()).args(["load", "model", "--report"]).arg(&report);
+        command.arg("--calibrate").arg(name(calibrate));
         for path in check {
-            command.arg("--check").arg(path);
+            command.arg("--check").arg(name(path));
         }
         finish(command, "model")?;
         Ok(Model::read(&report)?)
