@@ -225,7 +225,7 @@ fn parse_ready(line: &str) -> Result<Vec<u16>> {
         .collect()
 }
 
-/// The `trellis` program: `TRELLIS_BIN`, or built with the profile of these tests, once.
+/// The `trellis` program, wherever it is started from: `TRELLIS_BIN`, or built with the profile of these tests, once.
 pub fn binary() -> Result<PathBuf> {
     static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     BUILT
@@ -236,7 +236,7 @@ pub fn binary() -> Result<PathBuf> {
 
 fn build() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TRELLIS_BIN") {
-        return Ok(PathBuf::from(path));
+        return std::path::absolute(path).context("TRELLIS_BIN");
     }
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--package", "trellis"]).current_dir(env!("CARGO_MANIFEST_DIR"));

@@ -33,16 +33,21 @@ pub fn write<T: Serialize>(path: &Path, contents: &T) -> Result<()> {
 
 /// Reads one back, if it is of this schema. `what` it is, such as "report".
 pub fn read<T: DeserializeOwned>(path: &Path, what: &str, schema: u32) -> Result<T> {
-    let contents: Value = peek(path, what)?;
-    let is_none = |why: &str| is_none(path, what, why);
-    let found = Schema::deserialize(&contents).map_err(|error| is_none(&error.to_string()))?.schema;
-    if found != schema {
-        return Err(is_none(&format!("its schema is {found}, this program knows {schema}")));
+    let text = text(path, what)?;
+    let found: Value = parsed(path, what, &text)?;
+    match Schema::deserialize(&found) {
+        Ok(Schema { schema: other }) if other != schema => {
+            let why = format!("its schema is {other}, this program knows {schema}");
+            return Err(is_none(path, what, &why));
+        }
+        Ok(_) => {}
+        Err(error) => return Err(is_none(path, what, &error.to_string())),
     }
-    if let Some(figure) = implausible("", &contents) {
-        return Err(is_none(&format!("{figure} is a figure that cannot be")));
+    if let Some(figure) = implausible("", &found) {
+        return Err(is_none(path, what, &format!("{figure} is a figure that cannot be")));
     }
-    T::deserialize(contents).map_err(|error| is_none(&error.to_string()))
+    // From the text: that says where it is wrong, and refuses fields that stand there twice.
+    parsed(path, what, &text)
 }
 
 /// The first figure that nothing can have measured: below zero, but for differences, or beyond all measure.
@@ -65,12 +70,19 @@ fn implausible(name: &str, value: &Value) -> Option<String> {
 
 /// Reads some of the fields of one, of whatever schema.
 pub fn peek<T: DeserializeOwned>(path: &Path, what: &str) -> Result<T> {
+    parsed(path, what, &text(path, what)?)
+}
+
+fn text(path: &Path, what: &str) -> Result<Vec<u8>> {
     let reading = || format!("reading {}", path.display());
     if fs::metadata(path).map_err(Error::io(reading()))?.len() > MAX_BYTES {
         return Err(Error::Unreadable(format!("{} is too long for a {what}", path.display())));
     }
-    let text = fs::read(path).map_err(Error::io(reading()))?;
-    serde_json::from_slice(&text).map_err(|error| is_none(path, what, &error.to_string()))
+    fs::read(path).map_err(Error::io(reading()))
+}
+
+fn parsed<T: DeserializeOwned>(path: &Path, what: &str, text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text).map_err(|error| is_none(path, what, &error.to_string()))
 }
 
 /// A file is not what it should be.
@@ -88,6 +100,35 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Saved {
+        schema: u32,
+        count: u64,
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_told_with_its_place() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("saved.json");
+        let read = |text: &str| {
+            fs::write(&path, text).expect("a file");
+            read::<Saved>(&path, "report", 3).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(r#"{"schema": 3, "count": 7}"#), Ok(Saved { schema: 3, count: 7 }));
+        let wrong = [
+            (r#"{"schema": 3, "count": 7"#, "at line 1 column 24"),
+            ("{\"schema\": 3,\n\"count\": \"x\"}", "at line 2 column"),
+            (r#"{"schema": 3, "count": 7, "count": 8}"#, "duplicate field"),
+            (r#"{"count": 7}"#, "missing field `schema`"),
+            (r#"{"schema": 4, "other": 7}"#, "its schema is 4, this program knows 3"),
+            (r#"{"schema": 3, "count": -7}"#, "a figure that cannot be"),
+        ];
+        for (text, why) in wrong {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(why) && error.contains("saved.json is no report"), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn figures_that_cannot_be_are_found_wherever_they_are() {
