@@ -75,6 +75,15 @@ pub trait View {
     /// Notes numbers that follow from the rows under `keys` and from nothing else. Views that could not tell when they
     /// change note nothing.
     fn note(&self, _name: &[u8], _keys: &[Key], _numbers: &[u64]) {}
+
+    /// The page that was noted for a partition, if none of its inodes and counters of directories has changed since.
+    fn recall_page(&self, _partition: u64, _room: u32) -> Option<Bytes> {
+        None
+    }
+
+    /// Notes a page with room for so many entries, which follows from the inodes and the counters of directories in a
+    /// partition and from nothing else. Views that could not tell when they change note nothing.
+    fn note_page(&self, _partition: u64, _room: u32, _page: &Bytes) {}
 }
 
 /// Where row versions come from (contract rule 3): incarnation << 40 | counter, never used twice.
@@ -227,6 +236,18 @@ impl<'v> Tx<'v> {
     pub fn note(&self, name: &[u8], keys: &[Key], numbers: &[u64]) {
         if !self.has_written() {
             self.view.note(name, keys, numbers);
+        }
+    }
+
+    /// See [`View::recall_page`]. A run that has written recalls nothing.
+    pub fn recall_page(&self, partition: u64, room: u32) -> Option<Bytes> {
+        if self.has_written() { None } else { self.view.recall_page(partition, room) }
+    }
+
+    /// See [`View::note_page`].
+    pub fn note_page(&self, partition: u64, room: u32, page: &Bytes) {
+        if !self.has_written() {
+            self.view.note_page(partition, room, page);
         }
     }
 

@@ -1,27 +1,38 @@
-//! What a thread remembers of the tree, for a store with a log: rows of directories, and numbers that follow from such
-//! rows. Every path leads through some directories, and looking for them in the tree is most of a walk.
+//! What a thread remembers of the tree, for a store with a log: rows of directories, numbers that follow from such rows,
+//! and pages that show a whole directory. Every path leads through some directories, and looking for them in the tree is
+//! most of a walk; and directories are listed more often than they change.
 //!
 //! Each thread remembers for itself, so nobody waits. What is remembered is exactly what the tree holds as of one of its
-//! transactions. With a log in front, the tree changes by merges only; a thread that begins a snapshot of a later
-//! transaction first forgets what the merges up to it wrote. If not all of them are known any more it forgets everything.
+//! transactions. With a log in front, the tree changes by merges only; what a merge wrote after it was remembered holds no
+//! more, nor does what so many merges came after that not all of them are known.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::thread::available_parallelism;
 
+use bytes::Bytes;
+use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
+use smallvec::SmallVec;
 
 use super::log::KeyHash;
 use super::row;
 use crate::key::Key;
 use crate::schema::{Passed, TableId};
 
-/// Rows that a thread remembers: about 250 bytes each.
+/// Rows that a thread remembers: about 300 bytes each.
 const MOST_ROWS: usize = 1 << 15;
 /// Numbers that a thread remembers, by their names: about 500 bytes each for a path of some depth.
 const MOST_NAMES: usize = 1 << 14;
-/// Rows, and names, that one snapshot adds.
+/// Bytes of the pages that all threads remember, one for each core.
+const MOST_PAGE_BYTES: u64 = 64 << 20;
+/// Pages that a thread makes room for at first.
+const FEW_PAGES: usize = 1 << 10;
+/// What a page takes besides its bytes, about.
+const PAGE_BYTES: u64 = 200;
+/// Rows, names, and pages that one snapshot adds.
 const MOST_FRESH: usize = 256;
 /// Merges of which the keys are known: those of some seconds.
 const MOST_MERGES: usize = 16;
@@ -39,10 +50,9 @@ pub(super) struct Merges {
     last: Mutex<VecDeque<Arc<Merge>>>,
 }
 
-/// A merge: the tree's transaction, and which rows it wrote that may be remembered.
+/// A merge: the tree's transaction, and the hashes of the rows it wrote that may be remembered, and of their partitions.
 struct Merge {
     transaction: usize,
-    keys: Vec<Key>,
     hashes: HashSet<KeyHash, foldhash::fast::RandomState>,
 }
 
@@ -54,11 +64,12 @@ impl Merges {
 
     /// To be said before the transaction commits: who sees it must find its keys here. One that fails is said again.
     pub fn announce<'k>(&self, transaction: usize, keys: impl Iterator<Item = &'k Key>) {
-        let keys: Vec<Key> = keys.filter(|key| may_be_remembered(key)).cloned().collect();
-        let hashes = keys.iter().map(KeyHash::of).collect();
+        let keys = keys.filter(|key| may_be_remembered(key));
+        let hashes =
+            keys.flat_map(|key| [KeyHash::of(key), KeyHash::of_partition(key.partition())]).collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.retain(|merge| merge.transaction != transaction);
-        last.push_back(Arc::new(Merge { transaction, keys, hashes }));
+        last.push_back(Arc::new(Merge { transaction, hashes }));
         if last.len() > MOST_MERGES {
             last.pop_front();
         }
@@ -81,9 +92,12 @@ impl Merges {
     }
 }
 
+/// The tables of whose changes merges tell.
+pub(super) const REMEMBERED_TABLES: [TableId; 2] = [TableId::Inodes, TableId::DirStats];
+
 /// Whether merges tell of changes of this row.
 pub(super) fn may_be_remembered(key: &Key) -> bool {
-    matches!(key.table(), TableId::Inodes | TableId::DirStats)
+    REMEMBERED_TABLES.contains(&key.table())
 }
 
 /// What a thread remembers.
@@ -91,21 +105,35 @@ struct Memory {
     store: u64,
     /// The tree's, as of which all is.
     transaction: usize,
-    rows: Cache<Key, Box<[u8]>>,
-    names: Cache<Box<[u8]>, Noted>,
+    rows: Cache<Key, Noted<Box<[u8]>>>,
+    names: Cache<Box<[u8]>, Noted<Box<[u64]>>>,
+    pages: Cache<PageKey, Noted<Bytes>, PageWeight>,
     /// The last merges up to that transaction, without a gap.
     merges: VecDeque<Arc<Merge>>,
     /// Of the snapshot of the moment, remembered from the next one on.
-    fresh_rows: RefCell<Vec<(Key, Box<[u8]>)>>,
-    fresh_names: RefCell<Vec<(Box<[u8]>, Noted)>>,
+    fresh_rows: RefCell<Vec<(Key, Noted<Box<[u8]>>)>>,
+    fresh_names: RefCell<Vec<(Box<[u8]>, Noted<Box<[u64]>>)>>,
+    fresh_pages: RefCell<Vec<(PageKey, Noted<Bytes>)>>,
 }
 
-/// Numbers that follow from rows.
-struct Noted {
+/// What follows from some rows, or from all those of a partition that may be remembered: their hashes.
+struct Noted<T> {
     /// As of which this is known to hold.
     transaction: Cell<usize>,
-    rows: Box<[KeyHash]>,
-    numbers: Box<[u64]>,
+    rows: SmallVec<[KeyHash; 1]>,
+    what: T,
+}
+
+/// A partition, and how many entries a page has room for.
+type PageKey = (u64, u32);
+
+#[derive(Clone)]
+struct PageWeight;
+
+impl Weighter<PageKey, Noted<Bytes>> for PageWeight {
+    fn weight(&self, _: &PageKey, page: &Noted<Bytes>) -> u64 {
+        PAGE_BYTES + page.what.len() as u64
+    }
 }
 
 impl Memory {
@@ -115,18 +143,23 @@ impl Memory {
             transaction,
             rows: Cache::new(MOST_ROWS),
             names: Cache::new(MOST_NAMES),
+            pages: Cache::with_weighter(FEW_PAGES, most_page_bytes(), PageWeight),
             merges: VecDeque::new(),
             fresh_rows: RefCell::default(),
             fresh_names: RefCell::default(),
+            fresh_pages: RefCell::default(),
         }
     }
 
     fn settle(&mut self) {
-        for (key, stored) in self.fresh_rows.take() {
-            self.rows.insert(key, stored);
+        for (key, noted) in self.fresh_rows.take() {
+            self.rows.insert(key, noted);
         }
         for (name, noted) in self.fresh_names.take() {
             self.names.insert(name, noted);
+        }
+        for (key, noted) in self.fresh_pages.take() {
+            self.pages.insert(key, noted);
         }
     }
 
@@ -137,17 +170,18 @@ impl Memory {
             *self = Memory::empty(self.store, transaction);
             return;
         }
-        for merge in since {
-            merge.keys.iter().for_each(|key| drop(self.rows.remove(key)));
-            self.merges.push_back(merge);
-        }
+        self.merges.extend(since);
         let surplus = self.merges.len().saturating_sub(MOST_MERGES);
         self.merges.drain(..surplus);
         self.transaction = transaction;
     }
 
-    /// Whether no merge since has changed what numbers follow from.
-    fn still_holds(&self, noted: &Noted) -> bool {
+    fn noted<T>(&self, rows: &[KeyHash], what: T) -> Noted<T> {
+        Noted { transaction: Cell::new(self.transaction), rows: rows.into(), what }
+    }
+
+    /// Whether no merge since has changed what this follows from.
+    fn still_holds<T>(&self, noted: &Noted<T>) -> bool {
         let known_at = noted.transaction.get();
         if known_at == self.transaction {
             return true;
@@ -173,7 +207,7 @@ impl Remembered {
     /// A row as the tree stores it, if it is remembered.
     pub fn get(&self, key: &Key) -> Option<&[u8]> {
         let memory = self.0.as_ref().filter(|_| may_be_remembered(key))?;
-        memory.rows.get(key).map(AsRef::as_ref)
+        memory.rows.get(key).filter(|noted| memory.still_holds(noted)).map(|noted| &noted.what[..])
     }
 
     /// Remembers a row that the tree has in this snapshot, if it is a directory's: others are many, and seldom asked for.
@@ -189,7 +223,7 @@ impl Remembered {
         let Some(memory) = self.0.as_ref().filter(|_| is_directory) else { return };
         let mut fresh = memory.fresh_rows.borrow_mut();
         if fresh.len() < MOST_FRESH {
-            fresh.push((key.clone(), stored.into()));
+            fresh.push((key.clone(), memory.noted(&[KeyHash::of(key)], stored.into())));
         }
     }
 
@@ -198,7 +232,7 @@ impl Remembered {
     pub fn recall(&self, name: &[u8], is_newer: impl Fn(KeyHash) -> bool) -> Option<&[u64]> {
         let memory = self.0.as_ref()?;
         let noted = memory.names.get(name).filter(|noted| memory.still_holds(noted))?;
-        if noted.rows.iter().any(|row| is_newer(*row)) { None } else { Some(&noted.numbers) }
+        if noted.rows.iter().any(|row| is_newer(*row)) { None } else { Some(&noted.what) }
     }
 
     /// Notes numbers that follow from rows of the tree in this snapshot, all of which [`may_be_remembered`]: others change
@@ -207,10 +241,34 @@ impl Remembered {
         let Some(memory) = &self.0 else { return };
         let mut fresh = memory.fresh_names.borrow_mut();
         if fresh.len() < MOST_FRESH {
-            let transaction = Cell::new(memory.transaction);
-            fresh.push((name.into(), Noted { transaction, rows: rows.into(), numbers: numbers.into() }));
+            fresh.push((name.into(), memory.noted(rows, numbers.into())));
         }
     }
+
+    /// A page that was noted, if the rows of its partition are still the same in the tree; whether they are the same
+    /// elsewhere is for the caller to see.
+    pub fn recall_page(&self, partition: u64, room: u32) -> Option<Bytes> {
+        let memory = self.0.as_ref()?;
+        let noted = memory.pages.get(&(partition, room)).filter(|noted| memory.still_holds(noted))?;
+        Some(noted.what.clone())
+    }
+
+    /// Notes a page that follows from the rows of a partition that [`may_be_remembered`], all of which are in the tree.
+    pub fn note_page(&self, partition: u64, room: u32, page: &Bytes) {
+        let Some(memory) = &self.0 else { return };
+        let mut fresh = memory.fresh_pages.borrow_mut();
+        if fresh.len() < MOST_FRESH {
+            let rows = [KeyHash::of_partition(partition)];
+            fresh.push(((partition, room), memory.noted(&rows, page.clone())));
+        }
+    }
+}
+
+/// One thread's part of the bytes of all pages.
+fn most_page_bytes() -> u64 {
+    static MOST: LazyLock<u64> =
+        LazyLock::new(|| MOST_PAGE_BYTES / available_parallelism().map_or(1, |cores| cores.get() as u64));
+    *MOST
 }
 
 impl Drop for Remembered {
@@ -227,7 +285,7 @@ mod tests {
 
     use super::*;
     use crate::change::Row;
-    use crate::schema::{Inode, Kind, TableKey, inode, inode_path};
+    use crate::schema::{Inode, Kind, TableKey, dir_stat, inode, inode_path};
 
     fn stored(kind: Kind) -> Vec<u8> {
         let value = Inode { id: 7, kind: kind as i32, ..Inode::default() }.encode_to_vec();
@@ -303,6 +361,32 @@ mod tests {
             drop(merges.remembered(transaction));
         }
         assert_eq!(recall(51 + MOST_MERGES, "c"), None);
+    }
+
+    #[test]
+    fn a_page_is_recalled_until_a_row_of_its_partition_changes() {
+        let merges = Merges::new();
+        let recall = |transaction, room| merges.remembered(transaction).recall_page(5, room);
+        merges.remembered(3).note_page(5, 100, &Bytes::from_static(b"page"));
+        assert_eq!((recall(3, 100), recall(3, 99)), (Some(Bytes::from_static(b"page")), None));
+        merges.announce(4, [inode(6, b"a").key, inode_path(5).key].iter());
+        assert!(recall(4, 100).is_some());
+        for (transaction, row) in [(5, key("a")), (6, dir_stat(5, b"b").key)] {
+            merges.remembered(transaction - 1).note_page(5, 100, &Bytes::new());
+            merges.announce(transaction, [row].iter());
+            assert!(recall(transaction - 1, 100).is_some() && recall(transaction, 100).is_none());
+        }
+    }
+
+    #[test]
+    fn pages_take_no_more_than_their_room() {
+        let (merges, room) = (Merges::new(), most_page_bytes());
+        let page = Bytes::from(vec![0; room as usize / 20]);
+        (0..100).for_each(|partition| merges.remembered(1).note_page(partition, 1, &page));
+        let kept = (0..100).filter(|partition| merges.remembered(1).recall_page(*partition, 1).is_some());
+        assert!((10..20).contains(&kept.count()));
+        let taken = merges.remembered(1).0.as_ref().map(|memory| memory.pages.weight());
+        assert!(taken.is_some_and(|bytes| bytes <= room));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::ops::Bound;
 
+use bytes::Bytes;
 use heed::RoTxn;
 use smallvec::SmallVec;
 
 use super::log::{KeyHash, Layer};
 use super::merged::{Found, Merged};
-use super::remembered::{Remembered, may_be_remembered};
+use super::remembered::{REMEMBERED_TABLES, Remembered, may_be_remembered};
 use super::{Core, row};
 use crate::change::Row;
 use crate::counters::Counters;
@@ -70,6 +71,13 @@ impl<'t> Rows<'t> {
 
     fn is_in_layers(&self, row: KeyHash) -> bool {
         self.layers.iter().any(|layer| layer.may_have(row))
+    }
+
+    /// What is remembered of the tree, if it is all that there is of a partition.
+    fn remembered_of(&self, partition: u64) -> Option<&Remembered> {
+        let has_rows =
+            |layer: &&Layer| REMEMBERED_TABLES.into_iter().any(|table| layer.has_rows_in(partition, table));
+        self.remembered.filter(|_| !self.layers.iter().any(has_rows))
     }
 
     /// The row as the tree has it.
@@ -218,6 +226,16 @@ impl View for Rows<'_> {
         // What follows from rows that are not in the tree yet is not for those who read the tree.
         if !rows.iter().any(|row| self.is_in_layers(*row)) {
             remembered.note(name, &rows, numbers);
+        }
+    }
+
+    fn recall_page(&self, partition: u64, room: u32) -> Option<Bytes> {
+        self.remembered_of(partition)?.recall_page(partition, room)
+    }
+
+    fn note_page(&self, partition: u64, room: u32, page: &Bytes) {
+        if let Some(remembered) = self.remembered_of(partition) {
+            remembered.note_page(partition, room, page);
         }
     }
 }

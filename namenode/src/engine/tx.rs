@@ -2,6 +2,7 @@
 
 use std::sync::PoisonError;
 
+use bytes::Bytes;
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::Scan;
 use trellis_metastore::schema::{Inode, Table, TableKey, setting};
@@ -75,6 +76,17 @@ impl<'a, 'v> Tx<'a, 'v> {
     /// As [`Tx::scan_all`], for jobs: a row that does not decode is told in its place, and the others are read all the same.
     pub fn scan_each<T: Table>(&mut self, scans: &[Scan]) -> Result<Vec<Vec<MaybeRow<T>>>, Stop> {
         self.rows.scan_each(scans)
+    }
+
+    /// The page of this directory that was noted, if nothing in it has changed since.
+    pub fn recall_page(&self, directory: u64, room: u32) -> Option<Bytes> {
+        self.rows.recall_page(directory, room)
+    }
+
+    /// Notes a page with room for so many entries that shows all there is in a directory, whose children must all be in the
+    /// partition of its number.
+    pub fn note_page(&self, directory: u64, room: u32, page: &Bytes) {
+        self.rows.note_page(directory, room, page);
     }
 
     /// Counts rows, up to each scan's limit, in one trip.

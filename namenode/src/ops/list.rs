@@ -3,7 +3,7 @@
 //! Held    nothing: they only read.
 //! Rows    inodes 1r a component and an entry · dir_stats 2r, and 1r a directory among the entries. Two scans of the
 //!         same partition (the root: of each of its buckets), and a count on every page but the first.
-//! Cost    warm: 1 fetch a page. The root + 1 when its entries crowd in few buckets. getBatchedListing: + 1 for each
+//! Cost    warm: 1 fetch a page; none where the store remembers it. The root + 1 when its entries crowd in few buckets. getBatchedListing: + 1 for each
 //!         path with more entries than the page has for each of them.
 //! Differs the entries that remain are exact up to 10 000 (below the root up to 156 in each bucket) on later pages;
 //!         beyond, fewer are told than there are. The first page's are always exact.
@@ -11,7 +11,7 @@
 use bytes::Bytes;
 use trellis_metastore::change::Hold;
 use trellis_metastore::key::{MAX_KEY_BYTES, Scan, name_bytes};
-use trellis_metastore::schema::{DirStats, Inodes, Table, child_partitions};
+use trellis_metastore::schema::{DirStats, Inodes, ROOT_ID, Table, child_partitions};
 
 use super::listed::{Entries, Entry};
 use super::status::FileStatus;
@@ -50,35 +50,47 @@ pub struct Listing {
     pub remaining: u64,
 }
 
-/// The same where only what rows show is wanted.
+/// The same for those who only show it.
 #[derive(Debug)]
-pub enum Listed {
-    /// Entries of a directory, and how many come after these.
-    Directory(Entries, u64),
+pub enum Shown {
+    /// A page of a directory, as it is shown.
+    Page(Bytes),
     /// Anything else.
-    Other(Listing),
-}
-
-impl Listed {
-    /// All of it.
-    pub fn into_listing(self) -> Result<Listing> {
-        match self {
-            Listed::Directory(entries, remaining) => Ok(Listing { entries: entries.statuses()?, remaining }),
-            Listed::Other(listing) => Ok(listing),
-        }
-    }
+    Listing(Listing),
 }
 
 /// Lists a directory, a page at a time; a file is its own only entry, without a name. `None` when there is nothing.
 pub fn get_listing(tx: &mut Tx<'_, '_>, call: &GetListing) -> Result<Option<Listing>> {
-    show_listing(tx, call)?.map(Listed::into_listing).transpose()
+    let page = Page::of(tx, call.with_blocks);
+    want_listing(tx, &call.path, &call.start_after, page.entries);
+    list(tx, &call.path, &call.start_after, page.entries, page)
 }
 
-/// The same, for those who want no more than is shown.
-pub fn show_listing(tx: &mut Tx<'_, '_>, call: &GetListing) -> Result<Option<Listed>> {
-    let page = tx.ctx.config.listing_page.clamp(1, Scan::MAX_ROWS);
-    want_listing(tx, &call.path, &call.start_after, page);
-    list(tx, &call.path, &call.start_after, page, Page { entries: page, weighed: call.with_blocks })
+/// The same, without blocks, for those who show entries of a directory, and how many come after these, always in the
+/// same way: a page that shows all that is in its directory is made once, until something in there changes.
+pub fn show_listing(
+    tx: &mut Tx<'_, '_>,
+    call: &GetListing,
+    show: impl FnOnce(&Entries, u64) -> Bytes,
+) -> Result<Option<Shown>> {
+    let page = Page::of(tx, false);
+    want_listing(tx, &call.path, &call.start_after, page.entries);
+    let (directory, after) = match find(tx, &call.path, &call.start_after)? {
+        None => return Ok(None),
+        Some(Found::Directory(directory, after)) => (directory, after),
+        Some(Found::Other(listing)) => return Ok(Some(Shown::Listing(listing))),
+    };
+    // The children of the root are in many partitions.
+    let id = Some(directory.id()).filter(|id| *id != ROOT_ID && after.is_empty());
+    if let Some(shown) = id.and_then(|id| tx.recall_page(id, page.entries)) {
+        return Ok(Some(Shown::Page(shown)));
+    }
+    let (entries, remaining) = list_directory(tx, &directory, &after, page.entries, page)?;
+    let shown = show(&entries, remaining);
+    if let Some(id) = id.filter(|_| entries.len() < page.entries as usize) {
+        tx.note_page(id, page.entries, &shown);
+    }
+    Ok(Some(Shown::Page(shown)))
 }
 
 /// How much a page takes.
@@ -91,6 +103,10 @@ struct Page {
 }
 
 impl Page {
+    fn of(tx: &Tx<'_, '_>, weighed: bool) -> Page {
+        Page { entries: tx.ctx.config.listing_page.clamp(1, Scan::MAX_ROWS), weighed }
+    }
+
     /// How much an entry takes of a page.
     fn weight(self, block_count: u32, replication: u32) -> u64 {
         let replicas = u64::from(block_count) * u64::from(replication);
@@ -148,9 +164,8 @@ pub fn get_batched_listing(tx: &mut Tx<'_, '_>, call: &GetBatchedListing) -> Res
         let why = format!("Too many source paths ({count} > {MAX_BATCHED_PATHS})");
         return refuse(Kind::IllegalArgument, why);
     }
-    let page = tx.ctx.config.listing_page.clamp(1, Scan::MAX_ROWS);
-    let weighed = Page { entries: page, weighed: call.with_blocks };
-    let share = (page / count.max(1) as u32).max(1);
+    let page = Page::of(tx, call.with_blocks);
+    let share = (page.entries / count.max(1) as u32).max(1);
     let (first, mut after) = match &call.cursor {
         None => (0, Bytes::new()),
         Some(cursor) if cursor.start_after.is_empty() => (cursor.index.saturating_add(1), Bytes::new()),
@@ -162,8 +177,8 @@ pub fn get_batched_listing(tx: &mut Tx<'_, '_>, call: &GetBatchedListing) -> Res
     }
     let (mut listings, mut listed) = (Vec::new(), 0);
     for (i, path) in call.paths.iter().enumerate().skip(first) {
-        let listing = match list(tx, path, &std::mem::take(&mut after), share, weighed) {
-            Ok(Some(shown)) => Ok(shown.into_listing()?),
+        let listing = match list(tx, path, &std::mem::take(&mut after), share, page) {
+            Ok(Some(listing)) => Ok(listing),
             Ok(None) => {
                 Err(RpcError::new(Kind::FileNotFound, format!("Path {} does not exist", path.text())))
             }
@@ -172,14 +187,14 @@ pub fn get_batched_listing(tx: &mut Tx<'_, '_>, call: &GetBatchedListing) -> Res
         };
         let entries = listing.as_ref().map_or(&[][..], |listing| &listing.entries);
         let weight =
-            |FileStatus { inode, .. }: &FileStatus| weighed.weight(inode.block_count, inode.replication);
+            |FileStatus { inode, .. }: &FileStatus| page.weight(inode.block_count, inode.replication);
         listed += entries.iter().map(weight).sum::<u64>();
         let more = i + 1 < count || listing.as_ref().is_ok_and(|listing| listing.remaining > 0);
         let last = listing.as_ref().ok().and_then(|listing| listing.entries.last());
         let next =
             BatchCursor { index: i, start_after: last.map(|entry| entry.name.clone()).unwrap_or_default() };
         listings.push((i, listing.map(|listing| listing.entries)));
-        if listed >= u64::from(page) {
+        if listed >= u64::from(page.entries) {
             return Ok(BatchedListing { listings, next: more.then_some(next) });
         }
     }
@@ -195,14 +210,15 @@ fn want_listing(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32) 
     }
 }
 
-/// Lists one path. Each partition is first asked for at most `first_cap` entries.
-fn list(
-    tx: &mut Tx<'_, '_>,
-    path: &Path,
-    after: &[u8],
-    first_cap: u32,
-    page: Page,
-) -> Result<Option<Listed>> {
+/// What there is to list.
+enum Found {
+    /// A directory, and the name after which its page starts.
+    Directory(Node, Bytes),
+    Other(Listing),
+}
+
+/// Finds what a path names, if the caller may list it.
+fn find(tx: &mut Tx<'_, '_>, path: &Path, after: &Bytes) -> Result<Option<Found>> {
     if !after.starts_with(b"/")
         && let Some(node) = tx.pass_to(path, 0)?
     {
@@ -210,20 +226,20 @@ fn list(
             return alone(tx, node).map(Some);
         }
         if may(&tx.ctx.user, &node.inode, READ | EXECUTE) {
-            return list_directory(tx, &node, after, first_cap, page).map(Some);
+            return Ok(Some(Found::Directory(node, after.clone())));
         }
     }
     let walked = tx.walk_one(Target::new(path, DirOp::Read).with_stat())?;
-    let after = match after {
-        [b'/', ..] => name_of_start(tx, after)?,
-        name => Bytes::copy_from_slice(name),
+    let after = match &after[..] {
+        start @ [b'/', ..] => name_of_start(tx, start)?,
+        _ => after.clone(),
     };
     let depth = walked.path.components().len();
     if walked.target().is_some_and(Node::is_dir) {
         tx.check_access(&walked, depth, READ | EXECUTE)?;
     }
     if path.is_exactly_reserved() {
-        return Ok(Some(Listed::Other(reserved(tx))));
+        return Ok(Some(Found::Other(reserved(tx))));
     }
     if walked.path.components().last().is_some_and(|name| name.as_ref() == SNAPSHOT) {
         return refuse_snapshots(&walked);
@@ -232,13 +248,31 @@ fn list(
     if !node.is_dir() {
         return alone(tx, node.clone()).map(Some);
     }
-    list_directory(tx, node, &after, first_cap, page).map(Some)
+    Ok(Some(Found::Directory(node.clone(), after)))
 }
 
 /// A file, which is its own only entry.
-fn alone(tx: &mut Tx<'_, '_>, file: Node) -> Result<Listed> {
+fn alone(tx: &mut Tx<'_, '_>, file: Node) -> Result<Found> {
     let entries = vec![FileStatus::of(tx, file, Bytes::new())?];
-    Ok(Listed::Other(Listing { entries, remaining: 0 }))
+    Ok(Found::Other(Listing { entries, remaining: 0 }))
+}
+
+/// Lists one path. Each partition is first asked for at most `first_cap` entries.
+fn list(
+    tx: &mut Tx<'_, '_>,
+    path: &Path,
+    after: &Bytes,
+    first_cap: u32,
+    page: Page,
+) -> Result<Option<Listing>> {
+    Ok(match find(tx, path, after)? {
+        None => None,
+        Some(Found::Directory(directory, after)) => {
+            let (entries, remaining) = list_directory(tx, &directory, &after, first_cap, page)?;
+            Some(Listing { entries: entries.statuses()?, remaining })
+        }
+        Some(Found::Other(listing)) => Some(listing),
+    })
 }
 
 /// The name that a start given as a path stands for.
@@ -305,13 +339,14 @@ impl Scans {
     }
 }
 
+/// Entries of a directory, and how many come after these.
 fn list_directory(
     tx: &mut Tx<'_, '_>,
     directory: &Node,
     after: &[u8],
     first_cap: u32,
     limits: Page,
-) -> Result<Listed> {
+) -> Result<(Entries, u64)> {
     let page = limits.entries;
     let mut scans = Scans::of(directory.id(), after, first_cap);
     scans.all().for_each(|scan| tx.want_scan(&scan));
@@ -337,7 +372,7 @@ fn list_directory(
     };
     let past_page = past_cursor.saturating_sub(entries.len() as u64);
     let remaining = limits.cut(&mut entries).saturating_add(past_page);
-    Ok(Listed::Directory(entries, remaining))
+    Ok((entries, remaining))
 }
 
 /// The last key up to which all entries are at hand; `None` = all of them are. Scans that came back full may have more.

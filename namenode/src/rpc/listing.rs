@@ -21,26 +21,30 @@ impl Answers<hdfs::GetListingResponseProto> for Encoded {}
 
 impl From<hdfs::DirectoryListingProto> for Encoded {
     fn from(page: hdfs::DirectoryListingProto) -> Self {
-        Encoded { dir_list: Some(page.encode_to_vec().into()) }
+        Bytes::from(page.encode_to_vec()).into()
     }
 }
 
 /// What an entry takes, about.
 const ENTRY_BYTES: usize = 128;
 
-impl Encoded {
-    /// A page of a directory.
-    pub fn page(entries: &Entries, remaining: u32) -> Encoded {
-        let mut page = Vec::with_capacity(entries.len() * ENTRY_BYTES);
-        let mut encoded = Vec::with_capacity(ENTRY_BYTES);
-        for entry in entries.iter() {
-            encoded.clear();
-            put_entry(&entry, &mut encoded);
-            delimited(1, &encoded, &mut page);
-        }
-        uint32::encode(2, &remaining, &mut page);
-        Encoded { dir_list: Some(page.into()) }
+impl From<Bytes> for Encoded {
+    fn from(page: Bytes) -> Self {
+        Encoded { dir_list: Some(page) }
     }
+}
+
+/// A page of a directory: a [`hdfs::DirectoryListingProto`], encoded.
+pub(super) fn page(entries: &Entries, remaining: u32) -> Bytes {
+    let mut page = Vec::with_capacity(entries.len() * ENTRY_BYTES);
+    let mut encoded = Vec::with_capacity(ENTRY_BYTES);
+    for entry in entries.iter() {
+        encoded.clear();
+        put_entry(&entry, &mut encoded);
+        delimited(1, &encoded, &mut page);
+    }
+    uint32::encode(2, &remaining, &mut page);
+    page.into()
 }
 
 /// As [`super::convert::status`] of the same entry is encoded.
@@ -120,11 +124,11 @@ mod tests {
 
     #[test]
     fn a_page_is_what_the_protocol_says() {
-        let empty = Encoded::page(&Entries::default(), 7);
-        let page = hdfs::DirectoryListingProto { partial_listing: Vec::new(), remaining_entries: 7 };
-        let answer = hdfs::GetListingResponseProto { dir_list: Some(page.clone()) };
+        let empty = Encoded::from(page(&Entries::default(), 7));
+        let listing = hdfs::DirectoryListingProto { partial_listing: Vec::new(), remaining_entries: 7 };
+        let answer = hdfs::GetListingResponseProto { dir_list: Some(listing.clone()) };
         assert_eq!(empty.encode_to_vec(), answer.encode_to_vec());
-        assert_eq!(Encoded::from(page), empty);
+        assert_eq!(Encoded::from(listing), empty);
         let nothing = hdfs::GetListingResponseProto { dir_list: None };
         assert_eq!(Encoded::default().encode_to_vec(), nothing.encode_to_vec());
     }

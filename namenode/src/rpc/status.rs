@@ -9,13 +9,13 @@ use trellis_metastore::schema::{Inode, bucket_hash};
 use trellis_proto::exception::{Kind, RpcError};
 use trellis_proto::hdfs;
 
-use super::listing::Encoded;
+use super::listing::{self, Encoded};
 use super::plan::Planned;
 use super::{convert, fixed, located};
 use crate::audit::Said;
 use crate::engine::permission::READ;
 use crate::engine::tx::Tx;
-use crate::ops::list::{self, BatchCursor, BatchedListing, GetBatchedListing, GetListing, Listed};
+use crate::ops::list::{self, BatchCursor, BatchedListing, GetBatchedListing, GetListing, Shown};
 use crate::ops::locations::{self, GetBlockLocations};
 use crate::ops::status::{self, CheckAccess, FileStatus};
 use crate::ops::summary;
@@ -88,12 +88,16 @@ pub(super) fn listing(request: hdfs::GetListingRequestProto) -> Plan<Encoded> {
     };
     Ok(Planned::new(request.src, move |tx| {
         let remaining = |entries| u32::try_from(entries).unwrap_or(i32::MAX as u32);
-        let listing = match list::show_listing(tx, &call)? {
-            None => return Ok(Encoded::default()),
-            Some(Listed::Directory(entries, after)) if !need_location => {
-                return Ok(Encoded::page(&entries, remaining(after)));
+        let shown = match need_location {
+            true => list::get_listing(tx, &call)?.map(Shown::Listing),
+            false => {
+                list::show_listing(tx, &call, |entries, after| listing::page(entries, remaining(after)))?
             }
-            Some(shown) => shown.into_listing()?,
+        };
+        let listing = match shown {
+            None => return Ok(Encoded::default()),
+            Some(Shown::Page(page)) => return Ok(page.into()),
+            Some(Shown::Listing(listing)) => listing,
         };
         let remaining_entries = remaining(listing.remaining);
         let partial_listing = entries(tx, listing.entries, need_location)?;

@@ -1,5 +1,6 @@
 //! A user of a namenode: every operation with the arguments that a client sends, answers as the recordings write them.
 
+use bytes::Bytes;
 use prost::Message;
 use trellis_metastore::schema::Inode;
 use trellis_namenode::engine::Op;
@@ -11,8 +12,10 @@ use trellis_namenode::ops::create::{Create, CreateFlags, create};
 use trellis_namenode::ops::delete::{Delete, delete};
 use trellis_namenode::ops::inspect::{InspectedFile, inspect};
 use trellis_namenode::ops::lease::{RecoverLease, RenewLease, recover_lease, renew_lease};
-use trellis_namenode::ops::list::{BatchCursor, BatchedListing, GetBatchedListing, GetListing, Listing};
-use trellis_namenode::ops::list::{get_batched_listing, get_listing};
+use trellis_namenode::ops::list::{
+    BatchCursor, BatchedListing, GetBatchedListing, GetListing, Listing, Shown,
+};
+use trellis_namenode::ops::list::{get_batched_listing, get_listing, show_listing};
 use trellis_namenode::ops::locations::{GetBlockLocations, Opened, get_block_locations, touch_access_time};
 use trellis_namenode::ops::mkdirs::{Mkdirs, mkdirs};
 use trellis_namenode::ops::open_files::{ListOpenFiles, OpenFilesPage, list_open_files};
@@ -217,10 +220,27 @@ impl Actor {
         Ok(opened)
     }
 
+    /// A page, which must be the same when it is but shown.
     pub async fn listing(&self, text: &str, after: impl AsRef<[u8]>) -> Said<Option<Listing>> {
-        let start_after = bytes::Bytes::copy_from_slice(after.as_ref());
+        let start_after = Bytes::copy_from_slice(after.as_ref());
         let call = GetListing { path: Path::parse(text)?, start_after, with_blocks: false };
-        self.read(move |tx| get_listing(tx, &call)).await
+        let show = |listing: &Listing| Bytes::from(format!("{listing:?}"));
+        let (listing, shown) = self
+            .read(move |tx| {
+                let shown = show_listing(tx, &call, |entries, remaining| {
+                    let entries = entries.statuses();
+                    entries.map_or(Bytes::new(), |entries| show(&Listing { entries, remaining }))
+                })?;
+                Ok((get_listing(tx, &call)?, shown))
+            })
+            .await?;
+        match (&listing, shown) {
+            (None, None) => {}
+            (Some(listing), Some(Shown::Page(page))) => assert_eq!(page, show(listing)),
+            (Some(listing), Some(Shown::Listing(other))) => assert_eq!(other, *listing),
+            (listing, shown) => panic!("{listing:?}, shown as {shown:?}"),
+        }
+        Ok(listing)
     }
 
     pub async fn batched(&self, paths: &[&str], cursor: Option<BatchCursor>) -> Said<BatchedListing> {

@@ -27,6 +27,11 @@ impl KeyHash {
     pub fn of(key: &Key) -> KeyHash {
         KeyHash(FixedState::default().hash_one(key.as_bytes()))
     }
+
+    /// Of a partition, for those that ask of all its rows.
+    pub fn of_partition(partition: u64) -> KeyHash {
+        KeyHash(FixedState::default().hash_one(partition))
+    }
 }
 
 /// The rows of a table in a partition: what one scan goes through. In the order of primary keys.
@@ -104,6 +109,11 @@ impl Layer {
     /// Whether a row may have been written; false is certain.
     pub fn may_have(&self, hash: KeyHash) -> bool {
         self.numbers.find(hash.0, |(other, _)| *other == hash).is_some()
+    }
+
+    /// Whether a row of this table was written in a partition.
+    pub fn has_rows_in(&self, partition: u64, table: TableId) -> bool {
+        self.places.contains_key(&Place(partition, table))
     }
 
     /// The rows of a scan's table and partition, after where the scan begins; before it, if it descends.

@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use libtest_mimic::Trial;
 use prost::Message;
 use tokio::runtime::Runtime;
@@ -291,8 +292,8 @@ fn whole_groups(dir: &Path) {
     assert!(store.counters().read().merges > 1);
 }
 
-/// Two directories are written again and again, while threads read them as they remember them: as rows, and as numbers that
-/// follow from both.
+/// Two directories are written again and again, while threads read them as they remember them: as rows, as numbers that
+/// follow from both, and as pages that show what is in a partition.
 fn remembered(dir: &Path) {
     const ROUNDS: u64 = 2000;
     let directory = |number| {
@@ -316,23 +317,30 @@ fn remembered(dir: &Path) {
             number.unwrap()
         })
     };
-    let recalled = AtomicU64::new(0);
+    let (recalled, pages) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let reading = || {
             let mut last = 0;
             while last < ROUNDS {
                 let floor = answered.load(Ordering::SeqCst);
-                let (noted, read) = store
+                let (noted, page, read) = store
                     .read(|view| {
                         let noted = view.recall(b"both").map(<[u64]>::to_vec);
+                        let page = view.recall_page(2, 7);
                         let read = numbers_in(view);
                         view.note(b"both", &keys, &read);
-                        (noted, read)
+                        view.note_page(2, 7, &Bytes::copy_from_slice(&read[1].to_be_bytes()));
+                        (noted, page, read)
                     })
                     .unwrap();
                 assert!(read[0] == read[1] && read[0] >= floor, "{read:?} after {floor}");
                 assert!(noted.as_ref().is_none_or(|noted| *noted == read), "{noted:?}, {read:?}");
+                assert!(
+                    page.as_ref().is_none_or(|page| page[..] == read[1].to_be_bytes()),
+                    "{page:?}, {read:?}"
+                );
                 recalled.fetch_add(u64::from(noted.is_some()), Ordering::Relaxed);
+                pages.fetch_add(u64::from(page.is_some()), Ordering::Relaxed);
                 last = read[0];
             }
         };
@@ -347,5 +355,5 @@ fn remembered(dir: &Path) {
         }
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
-    assert!(recalled.into_inner() > 0);
+    assert!(recalled.into_inner() > 0 && pages.into_inner() > 0);
 }
