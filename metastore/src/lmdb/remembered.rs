@@ -2,19 +2,18 @@
 //! and pages that show a whole directory. Every path leads through some directories, and looking for them in the tree is
 //! most of a walk; and directories are listed more often than they change.
 //!
-//! Each thread remembers for itself, so nobody waits. What is remembered is exactly what the tree holds as of one of its
+//! Each thread remembers rows and numbers for itself, so nobody waits; pages are large, and are all threads'. What is remembered is exactly what the tree holds as of one of its
 //! transactions. With a log in front, the tree changes by merges only; what a merge wrote after it was remembered holds no
 //! more, nor does what so many merges came after that not all of them are known.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::thread::available_parallelism;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
+use quick_cache::{Weighter, sync};
 use smallvec::SmallVec;
 
 use super::log::KeyHash;
@@ -26,13 +25,13 @@ use crate::schema::{Passed, TableId};
 const MOST_ROWS: usize = 1 << 15;
 /// Numbers that a thread remembers, by their names: about 500 bytes each for a path of some depth.
 const MOST_NAMES: usize = 1 << 14;
-/// Bytes of the pages that all threads remember, one for each core.
-const MOST_PAGE_BYTES: u64 = 64 << 20;
-/// Pages that a thread makes room for at first.
-const FEW_PAGES: usize = 1 << 10;
+/// Bytes of all pages.
+const MOST_PAGE_BYTES: u64 = 32 << 20;
+/// Pages of some entries that these are, about.
+const SOME_PAGES: usize = 1 << 14;
 /// What a page takes besides its bytes, about.
 const PAGE_BYTES: u64 = 200;
-/// Rows, names, and pages that one snapshot adds.
+/// Rows, and names, that one snapshot adds.
 const MOST_FRESH: usize = 256;
 /// Merges of which the keys are known: those of some seconds.
 const MOST_MERGES: usize = 16;
@@ -48,6 +47,7 @@ pub(super) struct Merges {
     /// Tells this store from others that a thread may read.
     store: u64,
     last: Mutex<VecDeque<Arc<Merge>>>,
+    pages: Arc<Pages>,
 }
 
 /// A merge: the tree's transaction, and the hashes of the rows it wrote that may be remembered, and of their partitions.
@@ -59,7 +59,9 @@ struct Merge {
 impl Merges {
     /// None yet.
     pub fn new() -> Merges {
-        Merges { store: STORES.fetch_add(1, Ordering::Relaxed), last: Mutex::default() }
+        let store = STORES.fetch_add(1, Ordering::Relaxed);
+        let pages = Arc::new(Pages::with_weighter(SOME_PAGES, MOST_PAGE_BYTES, PageWeight));
+        Merges { store, last: Mutex::default(), pages }
     }
 
     /// To be said before the transaction commits: who sees it must find its keys here. One that fails is said again.
@@ -78,7 +80,8 @@ impl Merges {
     /// What this thread remembers, as of a transaction of the tree. Until it is dropped the thread has no other.
     pub fn remembered(&self, transaction: usize) -> Remembered {
         let memory = REMEMBERED.with(RefCell::take).filter(|memory| memory.store == self.store);
-        let mut memory = memory.unwrap_or_else(|| Box::new(Memory::empty(self.store, transaction)));
+        let empty = || Box::new(Memory::empty(self.store, self.pages.clone(), transaction));
+        let mut memory = memory.unwrap_or_else(empty);
         memory.settle();
         if memory.transaction != transaction {
             let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,47 +110,48 @@ struct Memory {
     transaction: usize,
     rows: Cache<Key, Noted<Box<[u8]>>>,
     names: Cache<Box<[u8]>, Noted<Box<[u64]>>>,
-    pages: Cache<PageKey, Noted<Bytes>, PageWeight>,
+    pages: Arc<Pages>,
     /// The last merges up to that transaction, without a gap.
     merges: VecDeque<Arc<Merge>>,
     /// Of the snapshot of the moment, remembered from the next one on.
-    fresh_rows: RefCell<Vec<(Key, Noted<Box<[u8]>>)>>,
-    fresh_names: RefCell<Vec<(Box<[u8]>, Noted<Box<[u64]>>)>>,
-    fresh_pages: RefCell<Vec<(PageKey, Noted<Bytes>)>>,
+    fresh_rows: Fresh<Key, [u8]>,
+    fresh_names: Fresh<Box<[u8]>, [u64]>,
 }
+
+type Fresh<K, T> = RefCell<Vec<(K, Noted<Box<T>>)>>;
 
 /// What follows from some rows, or from all those of a partition that may be remembered: their hashes.
 struct Noted<T> {
     /// As of which this is known to hold.
-    transaction: Cell<usize>,
+    transaction: AtomicUsize,
     rows: SmallVec<[KeyHash; 1]>,
     what: T,
 }
 
-/// A partition, and how many entries a page has room for.
+/// Pages, by their partition and how many entries they have room for.
+type Pages = sync::Cache<PageKey, Arc<Noted<Bytes>>, PageWeight>;
 type PageKey = (u64, u32);
 
 #[derive(Clone)]
 struct PageWeight;
 
-impl Weighter<PageKey, Noted<Bytes>> for PageWeight {
-    fn weight(&self, _: &PageKey, page: &Noted<Bytes>) -> u64 {
+impl Weighter<PageKey, Arc<Noted<Bytes>>> for PageWeight {
+    fn weight(&self, _: &PageKey, page: &Arc<Noted<Bytes>>) -> u64 {
         PAGE_BYTES + page.what.len() as u64
     }
 }
 
 impl Memory {
-    fn empty(store: u64, transaction: usize) -> Memory {
+    fn empty(store: u64, pages: Arc<Pages>, transaction: usize) -> Memory {
         Memory {
             store,
             transaction,
             rows: Cache::new(MOST_ROWS),
             names: Cache::new(MOST_NAMES),
-            pages: Cache::with_weighter(FEW_PAGES, most_page_bytes(), PageWeight),
+            pages,
             merges: VecDeque::new(),
             fresh_rows: RefCell::default(),
             fresh_names: RefCell::default(),
-            fresh_pages: RefCell::default(),
         }
     }
 
@@ -158,16 +162,13 @@ impl Memory {
         for (name, noted) in self.fresh_names.take() {
             self.names.insert(name, noted);
         }
-        for (key, noted) in self.fresh_pages.take() {
-            self.pages.insert(key, noted);
-        }
     }
 
     /// Becomes what the tree holds as of a later transaction, by the merges that are known since.
     fn move_on(&mut self, transaction: usize, since: Vec<Arc<Merge>>) {
         // Of an earlier one, which is not so later, nothing is known.
         if since.len() != transaction.saturating_sub(self.transaction).max(1) {
-            *self = Memory::empty(self.store, transaction);
+            *self = Memory::empty(self.store, self.pages.clone(), transaction);
             return;
         }
         self.merges.extend(since);
@@ -177,14 +178,14 @@ impl Memory {
     }
 
     fn noted<T>(&self, rows: &[KeyHash], what: T) -> Noted<T> {
-        Noted { transaction: Cell::new(self.transaction), rows: rows.into(), what }
+        Noted { transaction: AtomicUsize::new(self.transaction), rows: rows.into(), what }
     }
 
-    /// Whether no merge since has changed what this follows from.
+    /// Whether no merge since has changed what this follows from. What others know of a later transaction is not for this one.
     fn still_holds<T>(&self, noted: &Noted<T>) -> bool {
-        let known_at = noted.transaction.get();
-        if known_at == self.transaction {
-            return true;
+        let known_at = noted.transaction.load(Ordering::Relaxed);
+        if known_at >= self.transaction {
+            return known_at == self.transaction;
         }
         let since = self.merges.iter().rev().take_while(|merge| merge.transaction > known_at);
         let (mut count, mut unchanged) = (0, true);
@@ -194,7 +195,7 @@ impl Memory {
         }
         let holds = unchanged && count == self.transaction - known_at;
         if holds {
-            noted.transaction.set(self.transaction);
+            noted.transaction.store(self.transaction, Ordering::Relaxed);
         }
         holds
     }
@@ -249,26 +250,17 @@ impl Remembered {
     /// elsewhere is for the caller to see.
     pub fn recall_page(&self, partition: u64, room: u32) -> Option<Bytes> {
         let memory = self.0.as_ref()?;
-        let noted = memory.pages.get(&(partition, room)).filter(|noted| memory.still_holds(noted))?;
-        Some(noted.what.clone())
+        let noted = memory.pages.get(&(partition, room))?;
+        memory.still_holds(&noted).then(|| noted.what.clone())
     }
 
     /// Notes a page that follows from the rows of a partition that [`may_be_remembered`], all of which are in the tree.
     pub fn note_page(&self, partition: u64, room: u32, page: &Bytes) {
-        let Some(memory) = &self.0 else { return };
-        let mut fresh = memory.fresh_pages.borrow_mut();
-        if fresh.len() < MOST_FRESH {
-            let rows = [KeyHash::of_partition(partition)];
-            fresh.push(((partition, room), memory.noted(&rows, page.clone())));
+        if let Some(memory) = &self.0 {
+            let page = memory.noted(&[KeyHash::of_partition(partition)], page.clone());
+            memory.pages.insert((partition, room), Arc::new(page));
         }
     }
-}
-
-/// One thread's part of the bytes of all pages.
-fn most_page_bytes() -> u64 {
-    static MOST: LazyLock<u64> =
-        LazyLock::new(|| MOST_PAGE_BYTES / available_parallelism().map_or(1, |cores| cores.get() as u64));
-    *MOST
 }
 
 impl Drop for Remembered {
@@ -379,14 +371,26 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_all_threads_and_not_for_older_snapshots() {
+        let merges = Merges::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| merges.remembered(7).note_page(5, 100, &Bytes::new()));
+        });
+        merges.announce(8, [inode(6, b"a").key].iter());
+        let recall = |transaction| merges.remembered(transaction).recall_page(5, 100).is_some();
+        assert!(!recall(6) && recall(7) && recall(8));
+        // It is known to hold at 8 now, which says nothing of 7 to those who do not know what was merged then.
+        assert!(!recall(7));
+    }
+
+    #[test]
     fn pages_take_no_more_than_their_room() {
-        let (merges, room) = (Merges::new(), most_page_bytes());
-        let page = Bytes::from(vec![0; room as usize / 20]);
-        (0..100).for_each(|partition| merges.remembered(1).note_page(partition, 1, &page));
-        let kept = (0..100).filter(|partition| merges.remembered(1).recall_page(*partition, 1).is_some());
-        assert!((10..20).contains(&kept.count()));
-        let taken = merges.remembered(1).0.as_ref().map(|memory| memory.pages.weight());
-        assert!(taken.is_some_and(|bytes| bytes <= room));
+        let merges = Merges::new();
+        let page = Bytes::from(vec![0; MOST_PAGE_BYTES as usize / 2000]);
+        (0..4000).for_each(|partition| merges.remembered(1).note_page(partition, 1, &page));
+        let kept = (0..4000).filter(|partition| merges.remembered(1).recall_page(*partition, 1).is_some());
+        assert!((1000..2000).contains(&kept.count()));
+        assert!(merges.pages.weight() <= MOST_PAGE_BYTES);
     }
 
     #[test]
