@@ -213,7 +213,7 @@ fn want_listing(tx: &mut Tx<'_, '_>, path: &Path, after: &[u8], first_cap: u32) 
 /// What there is to list.
 enum Found {
     /// A directory, and the name after which its page starts.
-    Directory(Node, Bytes),
+    Directory(Box<Node>, Bytes),
     Other(Listing),
 }
 
@@ -226,7 +226,7 @@ fn find(tx: &mut Tx<'_, '_>, path: &Path, after: &Bytes) -> Result<Option<Found>
             return alone(tx, node).map(Some);
         }
         if may(&tx.ctx.user, &node.inode, READ | EXECUTE) {
-            return Ok(Some(Found::Directory(node, after.clone())));
+            return Ok(Some(Found::Directory(Box::new(node), after.clone())));
         }
     }
     let walked = tx.walk_one(Target::new(path, DirOp::Read).with_stat())?;
@@ -248,7 +248,7 @@ fn find(tx: &mut Tx<'_, '_>, path: &Path, after: &Bytes) -> Result<Option<Found>
     if !node.is_dir() {
         return alone(tx, node.clone()).map(Some);
     }
-    Ok(Some(Found::Directory(node.clone(), after)))
+    Ok(Some(Found::Directory(Box::new(node.clone()), after)))
 }
 
 /// A file, which is its own only entry.
