@@ -1,10 +1,11 @@
-//! What a thread remembers of the tree, for a store with a log: rows of directories, numbers that follow from such rows,
+//! What threads remember of the tree, for a store with a log: rows of directories, numbers that follow from such rows,
 //! and pages that show a whole directory. Every path leads through some directories, and looking for them in the tree is
 //! most of a walk; and directories are listed more often than they change.
 //!
-//! Each thread remembers rows and numbers for itself, so nobody waits; pages are large, and are all threads'. What is remembered is exactly what the tree holds as of one of its
-//! transactions. With a log in front, the tree changes by merges only; what a merge wrote after it was remembered holds no
-//! more, nor does what so many merges came after that not all of them are known.
+//! Each thread remembers rows and numbers for itself, so nobody waits; pages are large, and are all threads'. What is
+//! remembered is exactly what the tree held as of one of its transactions. With a log in front, the tree changes by merges
+//! only; what a merge wrote after it was remembered holds no more, nor does what so many merges came after that not all of
+//! them are known.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -33,7 +34,7 @@ const SOME_PAGES: usize = 1 << 14;
 const PAGE_BYTES: u64 = 200;
 /// Rows, and names, that one snapshot adds.
 const MOST_FRESH: usize = 256;
-/// Merges of which the keys are known: those of some seconds.
+/// Merges of which it is known what they wrote: those of some seconds.
 const MOST_MERGES: usize = 16;
 
 static STORES: AtomicU64 = AtomicU64::new(0);
@@ -181,7 +182,8 @@ impl Memory {
         Noted { transaction: AtomicUsize::new(self.transaction), rows: rows.into(), what }
     }
 
-    /// Whether no merge since has changed what this follows from. What others know of a later transaction is not for this one.
+    /// Whether no merge since has changed what this follows from. What others know of a later transaction is not for
+    /// this one.
     fn still_holds<T>(&self, noted: &Noted<T>) -> bool {
         let known_at = noted.transaction.load(Ordering::Relaxed);
         if known_at >= self.transaction {

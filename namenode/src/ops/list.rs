@@ -3,8 +3,8 @@
 //! Held    nothing: they only read.
 //! Rows    inodes 1r a component and an entry · dir_stats 2r, and 1r a directory among the entries. Two scans of the
 //!         same partition (the root: of each of its buckets), and a count on every page but the first.
-//! Cost    warm: 1 fetch a page; none where the store remembers it. The root + 1 when its entries crowd in few buckets. getBatchedListing: + 1 for each
-//!         path with more entries than the page has for each of them.
+//! Cost    warm: 1 fetch a page. The root + 1 when its entries crowd in few buckets. getBatchedListing: + 1 for each
+//!         path with more entries than the page has for each of them. lmdb with a log: no rows where it remembers the page.
 //! Differs the entries that remain are exact up to 10 000 (below the root up to 156 in each bucket) on later pages;
 //!         beyond, fewer are told than there are. The first page's are always exact.
 
