@@ -81,15 +81,22 @@ pub(super) fn check_and_commit(
     transaction.commit()
 }
 
-/// Puts the rows of a layer into the tree, durably, or none of them.
+/// Puts the rows of a layer into the tree, in order, in durable commits of some rows each: the engine keeps the memory
+/// of as many pages as its largest commit changed. After an error some are in the tree, and may be put there again.
 pub(super) fn merge(core: &Core, layer: &Layer) -> Result<(), StoreError> {
-    let mut tree = Tree::new(core, core.env.write_txn().map_err(|error| core.error(error))?);
-    layer.in_order().try_for_each(|(key, row)| tree.write(key, row))?;
-    if let Some(log) = &core.log {
-        log.merges().announce(tree.id(), layer.iter().map(|(key, _)| key));
+    let mut left = layer.in_order();
+    loop {
+        let rows: Vec<_> = left.by_ref().take(core.config.merge_rows.max(1)).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut tree = Tree::new(core, core.env.write_txn().map_err(|error| core.error(error))?);
+        rows.iter().try_for_each(|(key, row)| tree.write(key, *row))?;
+        if let Some(log) = &core.log {
+            log.merges().announce(tree.id(), rows.iter().map(|(key, _)| *key));
+        }
+        tree.commit()?;
+        core.counters.merges.add(1);
+        core.counters.merged_rows.add(rows.len());
     }
-    tree.commit()?;
-    core.counters.merges.add(1);
-    core.counters.merged_rows.add(layer.len());
-    Ok(())
 }

@@ -58,7 +58,7 @@ pub enum Form {
     /// By this process alone, with a log in front of the tree.
     Log,
     /// To look at it beside whoever has it open, in whatever form. Nothing can be written, and what is still in the log
-    /// is not seen: rows may be as old as the last merge.
+    /// is not seen: rows may be as old as the last merge, and some of them older while one goes on.
     Behind,
 }
 
@@ -69,6 +69,8 @@ pub struct LmdbConfig {
     pub form: Form,
     /// How often rows in the log are merged into the tree.
     pub merge_every: Duration,
+    /// Rows that one commit of a merge moves at most, at least 1. The memory of the pages that it changes is kept.
+    pub merge_rows: usize,
     /// Bytes of rows in memory, and of the log, before writes wait for a merge; each may exist twice while one runs.
     pub log_bytes: usize,
     /// Size of the memory map in bytes, a multiple of the page size: what the store can grow to. Only address space is
@@ -89,6 +91,7 @@ impl Default for LmdbConfig {
         LmdbConfig {
             form: Form::Plain,
             merge_every: Duration::from_secs(2),
+            merge_rows: 8 << 10,
             log_bytes: 128 << 20,
             map_bytes: 1 << 40,
             stale_reader_check: Duration::from_secs(5),

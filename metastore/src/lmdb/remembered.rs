@@ -34,8 +34,8 @@ const SOME_PAGES: usize = 1 << 14;
 const PAGE_BYTES: u64 = 200;
 /// Rows, and names, that one snapshot adds.
 const MOST_FRESH: usize = 256;
-/// Merges of which it is known what they wrote: those of some seconds.
-const MOST_MERGES: usize = 16;
+/// Commits of merges of which it is known what they wrote: those of some seconds.
+const MOST_MERGES: usize = 64;
 
 static STORES: AtomicU64 = AtomicU64::new(0);
 
@@ -51,7 +51,8 @@ pub(super) struct Merges {
     pages: Arc<Pages>,
 }
 
-/// A merge: the tree's transaction, and the hashes of the rows it wrote that may be remembered, and of their partitions.
+/// A commit of a merge: the tree's transaction, and the hashes of the rows it wrote that may be remembered, and of their
+/// partitions.
 struct Merge {
     transaction: usize,
     hashes: HashSet<KeyHash, foldhash::fast::RandomState>,

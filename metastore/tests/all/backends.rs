@@ -80,12 +80,12 @@ pub fn small_lmdb() -> LmdbConfig {
 
 /// With a log that is merged only at the end, so that all rows are read through the layers.
 pub fn with_log() -> LmdbConfig {
-    LmdbConfig { form: Form::Log, merge_every: Duration::from_secs(3600), ..small_lmdb() }
+    LmdbConfig { form: Form::Log, merge_every: Duration::from_secs(3600), merge_rows: 30, ..small_lmdb() }
 }
 
 /// With a log that is merged all the time, so that rows are found in every place.
 pub fn merging() -> LmdbConfig {
-    LmdbConfig { merge_every: Duration::from_millis(1), ..with_log() }
+    LmdbConfig { merge_every: Duration::from_millis(1), merge_rows: 1, ..with_log() }
 }
 
 /// A test of an async function on a runtime of its own, which ends before the store is closed.

@@ -57,7 +57,13 @@ pub fn fresh_store() -> (Opened, Option<Arc<TempDir>>) {
             let form = if FRESH_STORE.get() == "lmdb" { Form::Plain } else { Form::Log };
             // Merged now and then, so that rows are found in the tree and over it.
             let merge_every = Duration::from_millis(5);
-            let config = LmdbConfig { form, merge_every, map_bytes: 256 << 20, ..LmdbConfig::default() };
+            let config = LmdbConfig {
+                form,
+                merge_every,
+                merge_rows: 3,
+                map_bytes: 256 << 20,
+                ..LmdbConfig::default()
+            };
             (Opened::Lmdb(Lmdb::open(dir.path(), config).unwrap()), Some(Arc::new(dir)))
         }
         _ => (Opened::Other(Arc::new(Mem::new())), None),

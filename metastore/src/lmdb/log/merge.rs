@@ -1,4 +1,7 @@
-//! Merging: what is in the layers goes into the tree, in key order, in one commit.
+//! Merging: what is in the layers goes into the tree, in key order, in one commit or a few.
+//!
+//! Until the last of them readers have the layer over the tree, and the log has all its rows: who comes after a crash puts
+//! them there again.
 
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;

@@ -2,8 +2,8 @@
 //!
 //! A commit in the tree rewrites every page on the way to each row: some pages, all over the file, for each operation.
 //! So a group's rows go into a log instead, one append and one sync, and stand in memory, in a layer over the tree,
-//! from where everybody reads them. Now and then the layer is merged into the tree, in key order, in one ordinary
-//! commit; by then many groups share its pages.
+//! from where everybody reads them. Now and then the layer is merged into the tree, in key order, in a few
+//! ordinary commits; by then many groups share their pages.
 //!
 //! - [`segment`]: the log on disk
 //! - [`layer`]: the rows in memory
