@@ -28,8 +28,8 @@ pub struct Row {
 
 impl Row {
     /// The row after a merge; its version stays.
-    pub fn merged(&self, max: i64, add: i64) -> Row {
-        Row { max: self.max.max(max), add: self.add.saturating_add(add), ..self.clone() }
+    pub fn merged(self, max: i64, add: i64) -> Row {
+        Row { max: self.max.max(max), add: self.add.saturating_add(add), ..self }
     }
 }
 
@@ -96,7 +96,7 @@ impl Change {
             Effect::Keep => before.cloned(),
             Effect::Insert(row) | Effect::Put(row) => Some(row.clone()),
             Effect::Delete => None,
-            Effect::Merge { max, add } => before.map(|row| row.merged(*max, *add)),
+            Effect::Merge { max, add } => before.map(|row| row.clone().merged(*max, *add)),
         }
     }
 }
@@ -164,7 +164,9 @@ impl Slot {
             Effect::Keep => self.base.as_ref().map(Cow::Borrowed),
             Effect::Insert(row) | Effect::Put(row) => Some(Cow::Borrowed(row)),
             Effect::Delete => None,
-            Effect::Merge { max, add } => self.base.as_ref().map(|row| Cow::Owned(row.merged(*max, *add))),
+            Effect::Merge { max, add } => {
+                self.base.as_ref().map(|row| Cow::Owned(row.clone().merged(*max, *add)))
+            }
         }
     }
 
@@ -199,11 +201,11 @@ impl Slot {
             (_, Effect::Insert(_)) => return Err("insert of a row that exists"),
             (Effect::Insert(_), Effect::Put(row)) => (Effect::Insert(row), Hold::Loose),
             (Effect::Insert(row), Effect::Merge { max, add }) => {
-                (Effect::Insert(row.merged(max, add)), Hold::Loose)
+                (Effect::Insert(row.clone().merged(max, add)), Hold::Loose)
             }
             (Effect::Insert(_), Effect::Delete) => (Effect::Keep, Hold::Loose),
             (Effect::Put(row), Effect::Merge { max, add }) => {
-                (Effect::Put(row.merged(max, add)), Hold::HeldExact)
+                (Effect::Put(row.clone().merged(max, add)), Hold::HeldExact)
             }
             (Effect::Merge { max: a, add: b }, Effect::Merge { max, add }) => {
                 (Effect::Merge { max: (*a).max(max), add: b.saturating_add(add) }, Hold::Held)

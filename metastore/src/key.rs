@@ -8,7 +8,8 @@ use crate::schema::TableId;
 
 /// The longest third part of a primary key, in bytes.
 pub const MAX_KEY_BYTES: usize = 480;
-const PREFIX: usize = 9;
+/// Bytes of partition and table, with which each key begins.
+pub(crate) const PREFIX: usize = 9;
 
 /// A primary key: partition (u64, big-endian), table (u8), key (≤ [`MAX_KEY_BYTES`]), concatenated.
 ///

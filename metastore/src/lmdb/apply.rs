@@ -46,7 +46,7 @@ pub(super) fn write_fold(transaction: &mut Transaction<'_>, fold: Fold) -> Resul
         let was_there = slot.base.is_some();
         match slot.into_current() {
             None if !was_there => {}
-            row => transaction.write(key, row)?,
+            row => transaction.write(&key, row.as_ref())?,
         }
     }
     Ok(())
@@ -68,12 +68,12 @@ pub(super) fn check_and_commit(
         let key = &change.key;
         match &change.effect {
             Effect::Keep => {}
-            Effect::Insert(row) | Effect::Put(row) => transaction.write(key.clone(), Some(row.clone()))?,
-            Effect::Delete => transaction.write(key.clone(), None)?,
+            Effect::Insert(row) | Effect::Put(row) => transaction.write(key, Some(row))?,
+            Effect::Delete => transaction.write(key, None)?,
             Effect::Merge { max, add } => {
                 let before = transaction.rows().copy(key)?;
                 if let Some(before) = before {
-                    transaction.write(key.clone(), Some(before.merged(*max, *add)))?;
+                    transaction.write(key, Some(&before.merged(*max, *add)))?;
                 }
             }
         }
@@ -91,9 +91,9 @@ pub(super) fn merge(core: &Core, layer: &Layer) -> Result<(), StoreError> {
             return Ok(());
         }
         let mut tree = Tree::new(core, core.env.write_txn().map_err(|error| core.error(error))?);
-        rows.iter().try_for_each(|(key, row)| tree.write(key, *row))?;
+        rows.iter().try_for_each(|entry| tree.write_stored(entry.key, entry.row))?;
         if let Some(log) = &core.log {
-            log.merges().announce(tree.id(), rows.iter().map(|(key, _)| *key));
+            log.merges().announce(tree.id(), rows.iter().filter_map(|entry| Key::from_bytes(entry.key)));
         }
         tree.commit()?;
         core.counters.merges.add(1);

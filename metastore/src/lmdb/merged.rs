@@ -4,16 +4,7 @@ use std::iter::Peekable;
 
 use smallvec::SmallVec;
 
-use crate::change::Row;
-use crate::key::Key;
-
-/// A row where it lies.
-pub(super) enum Found<'t> {
-    /// As the tree stores it.
-    Stored(&'t [u8]),
-    /// In a layer.
-    Layered(&'t Row),
-}
+use super::log::Entry;
 
 /// Walks a tree and layers, all in the same direction; of several states of a row the youngest stands.
 pub(super) struct Merged<T: Iterator, L: Iterator> {
@@ -33,36 +24,31 @@ impl<T: Iterator, L: Iterator> Merged<T, L> {
 impl<'t, T, L> Iterator for Merged<T, L>
 where
     T: Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
-    L: Iterator<Item = (&'t Key, Option<&'t Row>)>,
+    L: Iterator<Item = Entry<'t>>,
 {
-    type Item = heed::Result<(&'t [u8], Found<'t>)>;
+    type Item = heed::Result<(&'t [u8], &'t [u8])>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let in_tree = match self.tree.peek() {
                 Some(Ok((key, _))) => Some(*key),
-                Some(Err(_)) => {
-                    return self.tree.next().map(|error| error.map(|(key, row)| (key, Found::Stored(row))));
-                }
+                Some(Err(_)) => return self.tree.next(),
                 None => None,
             };
-            let in_layers =
-                self.layers.iter_mut().filter_map(|layer| layer.peek()).map(|(key, _)| key.as_bytes());
+            let in_layers = self.layers.iter_mut().filter_map(|layer| layer.peek()).map(|entry| entry.key);
             let earlier = |a, b| if (b < a) == self.reverse { a } else { b };
             let first = in_tree.into_iter().chain(in_layers).reduce(earlier)?;
             let stored = self.tree.next_if(|row| matches!(row, Ok((key, _)) if *key == first));
             let mut youngest = None;
             for layer in &mut self.layers {
-                if let Some((_, row)) = layer.next_if(|(key, _)| key.as_bytes() == first) {
+                if let Some(Entry { row, .. }) = layer.next_if(|entry| entry.key == first) {
                     youngest.get_or_insert(row);
                 }
             }
             match (youngest, stored) {
-                (Some(Some(row)), _) => return Some(Ok((first, Found::Layered(row)))),
+                (Some(Some(row)), _) => return Some(Ok((first, row))),
                 (Some(None), _) => {}
-                (None, stored) => {
-                    return stored.map(|row| row.map(|(key, row)| (key, Found::Stored(row))));
-                }
+                (None, stored) => return stored,
             }
         }
     }

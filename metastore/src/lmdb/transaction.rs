@@ -43,15 +43,24 @@ impl<'c> Tree<'c> {
     }
 
     /// Writes a row, replaces it, or deletes it (`None`).
-    pub fn write(&mut self, key: &Key, row: Option<&Row>) -> Result<(), StoreError> {
-        let Tree { core, txn, buffer } = self;
+    fn write(&mut self, key: &Key, row: Option<&Row>) -> Result<(), StoreError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let stored = row.map(|row| {
+            row::encode(row, &mut buffer);
+            &buffer[..]
+        });
+        let written = self.write_stored(key.as_bytes(), stored);
+        self.buffer = buffer;
+        written
+    }
+
+    /// The same, of a row as it is stored.
+    pub fn write_stored(&mut self, key: &[u8], row: Option<&[u8]>) -> Result<(), StoreError> {
+        let Tree { core, txn, .. } = self;
         let written = match row {
-            Some(row) => {
-                buffer.clear();
-                row::encode(row, buffer);
-                core.db.put(txn, key.as_bytes(), buffer)
-            }
-            None => core.db.delete(txn, key.as_bytes()).map(drop),
+            Some(row) => core.db.put(txn, key, row),
+            None => core.db.delete(txn, key).map(drop),
         };
         written.map_err(|error| core.error(error))
     }
@@ -89,9 +98,9 @@ impl<'c> Transaction<'c> {
 
     /// Writes a row, replaces it, or deletes it (`None`). After an error the transaction is half-written and must be
     /// dropped.
-    pub fn write(&mut self, key: Key, row: Option<Row>) -> Result<(), StoreError> {
+    pub fn write(&mut self, key: &Key, row: Option<&Row>) -> Result<(), StoreError> {
         match &mut self.form {
-            Form::Tree(tree) => tree.write(&key, row.as_ref())?,
+            Form::Tree(tree) => tree.write(key, row)?,
             Form::Log(group) => group.written().put(key, row),
         }
         self.written += 1;

@@ -7,7 +7,7 @@ use heed::RoTxn;
 use smallvec::SmallVec;
 
 use super::log::{KeyHash, Layer};
-use super::merged::{Found, Merged};
+use super::merged::Merged;
 use super::remembered::{REMEMBERED_TABLES, Remembered, may_be_remembered};
 use super::{Core, row};
 use crate::change::Row;
@@ -52,16 +52,17 @@ impl<'t> Rows<'t> {
         if !key.fits() {
             return Ok(None);
         }
-        let row = match self.layered(key) {
-            Some(row) => row.map(RowRef::from),
-            None => self.stored(key)?.map(|stored| self.decode(key.as_bytes(), stored)).transpose()?,
+        let stored = match self.layered(key) {
+            Some(row) => row,
+            None => self.stored(key)?,
         };
+        let row = stored.map(|stored| self.decode(key.as_bytes(), stored)).transpose()?;
         self.rows += usize::from(row.is_some());
         Ok(row)
     }
 
     /// The row as the layers have it, if they do.
-    fn layered(&self, key: &Key) -> Option<Option<&'t Row>> {
+    fn layered(&self, key: &Key) -> Option<Option<&'t [u8]>> {
         if self.layers.is_empty() {
             return None;
         }
@@ -121,7 +122,7 @@ impl<'t> Rows<'t> {
         } else {
             let tree = self.core.db.range(self.txn, &range).map_err(|error| self.core.error(error))?;
             match layers.is_empty() {
-                true => self.walk(tree.map(in_tree), prefix, scan, visit),
+                true => self.walk(tree, prefix, scan, visit),
                 false => self.walk(Merged::new(tree, layers.into_iter(), false), prefix, scan, visit),
             }
         }
@@ -129,22 +130,18 @@ impl<'t> Rows<'t> {
 
     fn walk(
         &mut self,
-        rows: impl Iterator<Item = heed::Result<(&'t [u8], Found<'t>)>>,
+        rows: impl Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
         prefix: usize,
         scan: &Scan,
         visit: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> Result<u64, StoreError> {
         let mut seen = 0;
         for entry in rows.take(scan.limit as usize) {
-            let (key, found) = entry.map_err(|error| self.core.error(error))?;
+            let (key, stored) = entry.map_err(|error| self.core.error(error))?;
             seen += 1;
             if !scan.count_only {
                 self.rows += 1;
-                let row = match found {
-                    Found::Stored(stored) => self.decode(key, stored)?,
-                    Found::Layered(row) => RowRef::from(row),
-                };
-                visit(&key[prefix..], row);
+                visit(&key[prefix..], self.decode(key, stored)?);
             }
         }
         Ok(seen)
@@ -252,10 +249,6 @@ impl Core {
             None => StoreError::Fatal(what(key.escape_ascii().to_string())),
         }
     }
-}
-
-fn in_tree<'t>(row: heed::Result<(&'t [u8], &'t [u8])>) -> heed::Result<(&'t [u8], Found<'t>)> {
-    row.map(|(key, row)| (key, Found::Stored(row)))
 }
 
 fn fault(error: StoreError) -> Stop {

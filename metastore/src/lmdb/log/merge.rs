@@ -104,7 +104,8 @@ fn set_aside(log: &Log) -> Option<Aside> {
     if layers.active.is_empty() {
         return None;
     }
-    let layer = Arc::new(std::mem::take(&mut layers.active));
+    let empty = Layer::like(&layers.active);
+    let layer = Arc::new(std::mem::replace(&mut layers.active, empty));
     layers.merging = Some(layer.clone());
     drop(layers);
     Some(Aside { layer, file: writing.segments.turn() })
@@ -156,7 +157,7 @@ mod tests {
         let config = LmdbConfig { form: Form::Log, map_bytes: 16 << 20, log_bytes, ..LmdbConfig::default() };
         let core = open::open(dir, config).unwrap();
         let mut group = core.log.as_ref().unwrap().begin(&core).unwrap();
-        group.written().put(setting("a").key, Some(Row::default()));
+        group.written().put(&setting("a").key, Some(&Row::default()));
         group.commit().unwrap();
         core
     }

@@ -6,6 +6,7 @@
 //! ordinary commits; by then many groups share their pages.
 //!
 //! - [`segment`]: the log on disk
+//! - [`entry`]: a row, in both
 //! - [`layer`]: the rows in memory
 //! - [`merge`]: the thread that merges
 //!
@@ -13,6 +14,7 @@
 //! not at all. Who changes the layers holds [`Log::writing`], so that a reader waits only while a group's rows are put
 //! in, which is short, and a group that runs over the layers is never in the way of a reader.
 
+mod entry;
 mod layer;
 mod merge;
 mod segment;
@@ -23,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use heed::{RoTxn, WithTls};
 
+pub(super) use entry::Entry;
 pub(super) use layer::{KeyHash, Layer, Layers};
 pub(super) use merge::Merger;
 use segment::Segments;
@@ -164,7 +167,7 @@ impl Group<'_> {
             writing.is_broken = true;
             return Err(StoreError::MaybeCommitted(core.error(error.into()).to_string()));
         }
-        log.change_layers(&writing).active.absorb(written);
+        log.change_layers(&writing).active.absorb(&written);
         if log.has(&writing, log.room / 2) {
             log.due.notify_one();
         }

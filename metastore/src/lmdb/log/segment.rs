@@ -2,8 +2,8 @@
 //!
 //! A file begins with a head: magic (8 bytes), number of its first record (u64), CRC-32C of both (u32). Records follow
 //! without gaps: CRC-32C of all that follows (u32), length of the body (u32), number (u64), body. Numbers go up by one
-//! from record to record and from file to file. A body is what one group wrote, row by row: length of the key (u16),
-//! length of the row or `u32::MAX` for a deleted one (u32), key, row (as in the tree). All numbers are little-endian.
+//! from record to record and from file to file. A body is what one group wrote, row by row ([`entry`](super::entry)); of
+//! several states of a row the last one stands. All numbers are little-endian.
 //!
 //! Once everything in a file is in the tree its head is wiped, and then the file is written again from its beginning;
 //! what an earlier turn left behind the new records has smaller numbers and is not read. Rows are written whole, so it
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use crc_fast::{CrcAlgorithm, checksum};
 
 use super::super::row;
+use super::entry::Entry;
 use super::layer::Layer;
 use crate::key::Key;
 
@@ -25,7 +26,6 @@ const NAMES: [&str; 2] = ["log.0", "log.1"];
 const MAGIC: &[u8; 8] = b"TRELLOG1";
 const HEAD_BYTES: usize = 20;
 const RECORD_HEAD_BYTES: usize = 16;
-const DELETED: u32 = u32::MAX;
 /// A file grows by zeros, this many at a time: a record that finds its place there needs no metadata written.
 const STEP: u64 = 1 << 20;
 /// A longer file was not written by us.
@@ -217,16 +217,7 @@ fn write_record(number: u64, layer: &Layer, buffer: &mut Vec<u8>) -> io::Result<
     let begin = buffer.len();
     buffer.extend_from_slice(&[0; 8]);
     buffer.extend_from_slice(&number.to_le_bytes());
-    for (key, row) in layer.iter() {
-        let key = key.as_bytes();
-        buffer.extend_from_slice(&(key.len() as u16).to_le_bytes());
-        let length = row.map_or(DELETED, |row| row::encoded_len(row) as u32);
-        buffer.extend_from_slice(&length.to_le_bytes());
-        buffer.extend_from_slice(key);
-        if let Some(row) = row {
-            row::encode(row, buffer);
-        }
-    }
+    layer.pieces().for_each(|rows| buffer.extend_from_slice(rows));
     let too_long = |_| io::Error::other("a group wrote more than 4 GiB");
     let length = u32::try_from(buffer.len() - begin - RECORD_HEAD_BYTES).map_err(too_long)?;
     buffer[begin + 4..begin + 8].copy_from_slice(&length.to_le_bytes());
@@ -252,22 +243,15 @@ fn claimed_end(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// Puts all rows of a record's body into a layer; `None` = they are not as we write them.
-fn read_body(mut body: &[u8], layer: &mut Layer) -> Option<()> {
-    while !body.is_empty() {
-        let (key_length, rest) = body.split_first_chunk()?;
-        let (row_length, rest) = u32_at_front(rest)?;
-        let (key, rest) = rest.split_at_checked(u16::from_le_bytes(*key_length).into())?;
-        let key = Key::from_bytes(key)?;
-        let (row, rest) = match row_length {
-            DELETED => (None, rest),
-            length => {
-                let (row, rest) = rest.split_at_checked(length as usize)?;
-                (Some(row::decode(row)?.to_row()), rest)
-            }
-        };
-        layer.put(key, row);
-        body = rest;
+fn read_body(body: &[u8], layer: &mut Layer) -> Option<()> {
+    let mut rest = body;
+    while !rest.is_empty() {
+        let entry;
+        (entry, rest) = Entry::read(rest)?;
+        Key::from_bytes(entry.key)?;
+        entry.row.is_none_or(|row| row::decode(row).is_some()).then_some(())?;
     }
+    layer.put_all(body);
     Some(())
 }
 
@@ -298,7 +282,7 @@ mod tests {
 
     fn layer(name: &str, row: Option<Row>) -> Layer {
         let mut layer = Layer::default();
-        layer.put(key(name), row);
+        layer.put(&key(name), row.as_ref());
         layer
     }
 
@@ -309,7 +293,9 @@ mod tests {
 
     /// The version under a name in what is read; none = there is nothing.
     fn version(dir: &Path, name: &str) -> Option<u64> {
-        read(dir).unwrap().get(&key(name), KeyHash::of(&key(name))).flatten().map(|row| row.version)
+        let layer = read(dir).unwrap();
+        let stored = layer.get(&key(name), KeyHash::of(&key(name))).flatten()?;
+        row::decode(stored).map(|row| row.version)
     }
 
     fn file(dir: &Path, index: usize) -> PathBuf {
