@@ -141,7 +141,15 @@ pub fn join(components: &[Bytes]) -> String {
     if components.is_empty() {
         return "/".to_owned();
     }
-    components.iter().fold(String::new(), |text, name| text + "/" + &String::from_utf8_lossy(name))
+    let mut text = String::with_capacity(components.iter().map(|name| 1 + name.len()).sum());
+    for name in components {
+        text.push('/');
+        match std::str::from_utf8(name) {
+            Ok(name) => text.push_str(name),
+            Err(_) => text.push_str(&String::from_utf8_lossy(name)),
+        }
+    }
+    text
 }
 
 /// The slice of `whole` that holds `name`, a part of `text`.

@@ -59,6 +59,26 @@ struct At {
     offset: u32,
 }
 
+/// A row in its place, and with which bytes its key goes on there: those who look for its rank seldom need the others.
+#[derive(Clone, Copy, Debug)]
+struct InPlace {
+    front: u64,
+    at: At,
+}
+
+impl InPlace {
+    fn of(pieces: &[Vec<u8>], at: At) -> InPlace {
+        let rest = &entry_at(pieces, at).key[PREFIX..];
+        let front = std::array::from_fn(|byte| rest.get(byte).copied().unwrap_or(0));
+        InPlace { front: u64::from_be_bytes(front), at }
+    }
+
+    fn is_before(&self, other: &InPlace, pieces: &[Vec<u8>]) -> bool {
+        let key = |row: &InPlace| entry_at(pieces, row.at).key;
+        if self.front == other.front { key(self) < key(other) } else { self.front < other.front }
+    }
+}
+
 /// The last state of each row that was written, by key.
 ///
 /// Most are written once, looked for by many who do not find them, and read in order once, by the merge. So they stand as
@@ -68,7 +88,7 @@ pub struct Layer {
     /// One that was written again, with another length, is left behind there.
     pieces: Vec<Vec<u8>>,
     rows: HashTable<(KeyHash, At)>,
-    places: HashMap<Place, SmallVec<[At; 2]>, FixedState>,
+    places: HashMap<Place, SmallVec<[InPlace; 1]>, FixedState>,
     bytes: usize,
 }
 
@@ -118,29 +138,29 @@ impl Layer {
 
     /// Makes the row that was added last the one that is found.
     fn note(&mut self, hash: KeyHash, at: At) {
-        let (Layer { pieces, rows, places, bytes }, new) = (self, at);
-        let added = entry_at(pieces, new);
+        let Layer { pieces, rows, places, bytes } = self;
+        let added = entry_at(pieces, at);
         let is_it =
             |(other, there): &(KeyHash, At)| *other == hash && entry_at(pieces, *there).key == added.key;
-        let Some((_, there)) = rows.find_mut(hash.0, is_it) else {
-            rows.insert_unique(hash.0, (hash, new), |(hash, _)| hash.0);
-            let in_place = places.entry(Place::of_key(added.key)).or_default();
-            let number = number_before(in_place, |other| entry_at(pieces, other).key < added.key);
+        let there = rows.find_mut(hash.0, is_it).map(|(_, there)| there);
+        if let Some(there) = &there
+            && entry_at(pieces, **there).bytes() == added.bytes()
+        {
+            let length = added.bytes();
+            *bytes -= length;
+            overwrite(pieces, **there, length);
+            return;
+        }
+        let new = InPlace::of(pieces, at);
+        let in_place = places.entry(Place::of_key(added.key)).or_default();
+        let number = number_before(in_place, |other| other.is_before(&new, pieces));
+        if let Some(there) = there {
+            (*there, in_place[number]) = (at, new);
+        } else {
+            rows.insert_unique(hash.0, (hash, at), |(hash, _)| hash.0);
             in_place.insert(number, new);
             *bytes += FIND_BYTES;
-            return;
-        };
-        let (old, length) = (*there, added.bytes());
-        if entry_at(pieces, old).bytes() == length {
-            *bytes -= length;
-            overwrite(pieces, old, length);
-            return;
         }
-        if let Some(in_place) = places.get_mut(&Place::of_key(added.key)) {
-            let number = number_before(in_place, |other| entry_at(pieces, other).key < added.key);
-            in_place[number] = new;
-        }
-        *there = new;
     }
 
     /// The state of a row as the tree stores it, if it was written; `Some(None)` = deleted.
@@ -168,7 +188,7 @@ impl Layer {
             None => rows,
             Some(after) => {
                 let count = |is_before: &dyn Fn(&[u8]) -> bool| {
-                    rows.partition_point(|at| is_before(&entry_at(&self.pieces, *at).key[PREFIX..]))
+                    rows.partition_point(|row| is_before(&entry_at(&self.pieces, row.at).key[PREFIX..]))
                 };
                 match scan.reverse {
                     false => &rows[count(&|rest| rest <= &after[..])..],
@@ -194,8 +214,11 @@ impl Layer {
         places.into_iter().flat_map(|(_, rows)| self.of(rows))
     }
 
-    fn of<'l>(&'l self, rows: &'l [At]) -> impl DoubleEndedIterator<Item = Entry<'l>> + ExactSizeIterator {
-        rows.iter().map(|at| entry_at(&self.pieces, *at))
+    fn of<'l>(
+        &'l self,
+        rows: &'l [InPlace],
+    ) -> impl DoubleEndedIterator<Item = Entry<'l>> + ExactSizeIterator {
+        rows.iter().map(|row| entry_at(&self.pieces, row.at))
     }
 
     /// All rows as they came, in pieces: those that were written again more than once.
@@ -235,13 +258,13 @@ fn overwrite(pieces: &mut [Vec<u8>], old: At, length: usize) {
 }
 
 /// How many of these, which stand in order, are before what comes now: mostly all, or all but a few.
-fn number_before(rows: &[At], is_before: impl Fn(At) -> bool) -> usize {
+fn number_before<R>(rows: &[R], is_before: impl Fn(&R) -> bool) -> usize {
     let (mut end, mut step) = (rows.len(), 1);
     loop {
         let start = end.saturating_sub(step);
         match rows[start..end].first() {
-            Some(first) if !is_before(*first) => (end, step) = (start, step * 2),
-            _ => return start + rows[start..end].partition_point(|other| is_before(*other)),
+            Some(first) if !is_before(first) => (end, step) = (start, step * 2),
+            _ => return start + rows[start..end].partition_point(is_before),
         }
     }
 }
@@ -282,11 +305,11 @@ mod tests {
 
     #[test]
     fn a_number_is_found_from_the_end() {
-        let rows: Vec<At> = (0..100).map(|n| At { piece: 0, offset: 2 * n }).collect();
+        let rows: Vec<u32> = (0..100).map(|n| 2 * n).collect();
         for len in [0, 1, 2, 3, 7, 100] {
             for new in 0..2 * len as u32 + 2 {
-                let number = rows[..len].iter().filter(|other| other.offset < new).count();
-                assert_eq!(number_before(&rows[..len], |other| other.offset < new), number, "{new} in {len}");
+                let number = rows[..len].iter().filter(|other| **other < new).count();
+                assert_eq!(number_before(&rows[..len], |other| *other < new), number, "{new} in {len}");
             }
         }
     }
