@@ -91,7 +91,7 @@ pub(super) fn merge(core: &Core, layer: &Layer) -> Result<(), StoreError> {
             return Ok(());
         }
         let mut tree = Tree::new(core, core.env.write_txn().map_err(|error| core.error(error))?);
-        rows.iter().try_for_each(|entry| tree.write_stored(entry.key, entry.row))?;
+        rows.iter().try_for_each(|entry| tree.write(entry.key, entry.row))?;
         if let Some(log) = &core.log {
             log.merges().announce(tree.id(), rows.iter().filter_map(|entry| Key::from_bytes(entry.key)));
         }

@@ -67,8 +67,8 @@ impl Merges {
     }
 
     /// To be said before the transaction commits: who sees it must find its keys here. One that fails is said again.
-    pub fn announce(&self, transaction: usize, keys: impl Iterator<Item = Key>) {
-        let keys = keys.filter(may_be_remembered);
+    pub fn announce(&self, transaction: usize, keys: impl IntoIterator<Item = Key>) {
+        let keys = keys.into_iter().filter(may_be_remembered);
         let hashes =
             keys.flat_map(|key| [KeyHash::of(&key), KeyHash::of_partition(key.partition())]).collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -308,12 +308,12 @@ mod tests {
         let merges = Merges::new();
         remember(&merges, 3, &["a", "b", "c"]);
         // Said again after a failure, with more in it.
-        merges.announce(4, [key("a")].into_iter());
-        merges.announce(4, [key("a"), key("b")].into_iter());
+        merges.announce(4, [key("a")]);
+        merges.announce(4, [key("a"), key("b")]);
         assert_eq!(known(&merges, 3, &["a", "b", "c"]), [true, true, true]);
         assert_eq!(known(&merges, 4, &["a", "b", "c"]), [false, false, true]);
-        merges.announce(5, [].into_iter());
-        merges.announce(6, [key("c")].into_iter());
+        merges.announce(5, []);
+        merges.announce(6, [key("c")]);
         assert_eq!(known(&merges, 6, &["c"]), [false]);
     }
 
@@ -321,13 +321,13 @@ mod tests {
     fn a_change_of_the_tree_of_which_nothing_is_known_makes_all_forgotten() {
         let merges = Merges::new();
         remember(&merges, 3, &["a"]);
-        merges.announce(5, [].into_iter());
+        merges.announce(5, []);
         assert_eq!(known(&merges, 5, &["a"]), [false]);
         remember(&merges, 5, &["a"]);
         // An older snapshot is not of what is remembered.
         assert_eq!(known(&merges, 4, &["a"]), [false]);
         remember(&merges, 4, &["a"]);
-        (5..=5 + MOST_MERGES).for_each(|transaction| merges.announce(transaction, [].into_iter()));
+        (5..=5 + MOST_MERGES).for_each(|transaction| merges.announce(transaction, []));
         assert_eq!(known(&merges, 5 + MOST_MERGES, &["a"]), [false]);
     }
 
@@ -344,15 +344,15 @@ mod tests {
         assert_eq!(recall(3, "c"), Some(vec![1, 2]));
         assert_eq!(recall(3, "b"), None);
         (4..50).for_each(|transaction| {
-            merges.announce(transaction, [key("c")].into_iter());
+            merges.announce(transaction, [key("c")]);
             assert_eq!(recall(transaction, "c"), Some(vec![1, 2]), "{transaction}");
         });
-        merges.announce(50, [key("b")].into_iter());
+        merges.announce(50, [key("b")]);
         assert_eq!(recall(50, "c"), None);
         merges.remembered(50).note(b"name", &[hash("a")], &[3]);
         // Merges that nobody recalled anything after.
         for transaction in 51..52 + MOST_MERGES {
-            merges.announce(transaction, [key("c")].into_iter());
+            merges.announce(transaction, [key("c")]);
             drop(merges.remembered(transaction));
         }
         assert_eq!(recall(51 + MOST_MERGES, "c"), None);
@@ -364,11 +364,11 @@ mod tests {
         let recall = |transaction, room| merges.remembered(transaction).recall_page(5, room);
         merges.remembered(3).note_page(5, 100, &Bytes::from_static(b"page"));
         assert_eq!((recall(3, 100), recall(3, 99)), (Some(Bytes::from_static(b"page")), None));
-        merges.announce(4, [inode(6, b"a").key, inode_path(5).key].into_iter());
+        merges.announce(4, [inode(6, b"a").key, inode_path(5).key]);
         assert!(recall(4, 100).is_some());
         for (transaction, row) in [(5, key("a")), (6, dir_stat(5, b"b").key)] {
             merges.remembered(transaction - 1).note_page(5, 100, &Bytes::new());
-            merges.announce(transaction, [row].into_iter());
+            merges.announce(transaction, [row]);
             assert!(recall(transaction - 1, 100).is_some() && recall(transaction, 100).is_none());
         }
     }
@@ -379,7 +379,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| merges.remembered(7).note_page(5, 100, &Bytes::new()));
         });
-        merges.announce(8, [inode(6, b"a").key].into_iter());
+        merges.announce(8, [inode(6, b"a").key]);
         let recall = |transaction| merges.remembered(transaction).recall_page(5, 100).is_some();
         assert!(!recall(6) && recall(7) && recall(8));
         // It is known to hold at 8 now, which says nothing of 7 to those who do not know what was merged then.

@@ -16,6 +16,8 @@ use crate::store::StoreError;
 pub(super) struct Transaction<'c> {
     core: &'c Core,
     form: Form<'c>,
+    /// A row on its way into the tree.
+    buffer: Vec<u8>,
     written: usize,
     begun: Instant,
 }
@@ -29,12 +31,11 @@ enum Form<'c> {
 pub(super) struct Tree<'c> {
     core: &'c Core,
     txn: RwTxn<'c>,
-    buffer: Vec<u8>,
 }
 
 impl<'c> Tree<'c> {
     pub fn new(core: &'c Core, txn: RwTxn<'c>) -> Tree<'c> {
-        Tree { core, txn, buffer: Vec::new() }
+        Tree { core, txn }
     }
 
     /// Its number, which snapshots after its commit have.
@@ -42,22 +43,9 @@ impl<'c> Tree<'c> {
         self.txn.id()
     }
 
-    /// Writes a row, replaces it, or deletes it (`None`).
-    fn write(&mut self, key: &Key, row: Option<&Row>) -> Result<(), StoreError> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let stored = row.map(|row| {
-            row::encode(row, &mut buffer);
-            &buffer[..]
-        });
-        let written = self.write_stored(key.as_bytes(), stored);
-        self.buffer = buffer;
-        written
-    }
-
-    /// The same, of a row as it is stored.
-    pub fn write_stored(&mut self, key: &[u8], row: Option<&[u8]>) -> Result<(), StoreError> {
-        let Tree { core, txn, .. } = self;
+    /// Writes a row as it is stored, replaces it, or deletes it (`None`).
+    pub fn write(&mut self, key: &[u8], row: Option<&[u8]>) -> Result<(), StoreError> {
+        let Tree { core, txn } = self;
         let written = match row {
             Some(row) => core.db.put(txn, key, row),
             None => core.db.delete(txn, key).map(drop),
@@ -85,7 +73,7 @@ impl<'c> Transaction<'c> {
                 )));
             }
         };
-        Ok(Transaction { core, form, written: 0, begun: Instant::now() })
+        Ok(Transaction { core, form, buffer: Vec::new(), written: 0, begun: Instant::now() })
     }
 
     /// The rows as they stand after what was written so far.
@@ -100,7 +88,14 @@ impl<'c> Transaction<'c> {
     /// dropped.
     pub fn write(&mut self, key: &Key, row: Option<&Row>) -> Result<(), StoreError> {
         match &mut self.form {
-            Form::Tree(tree) => tree.write(key, row)?,
+            Form::Tree(tree) => {
+                self.buffer.clear();
+                let stored = row.map(|row| {
+                    row::encode(row, &mut self.buffer);
+                    &self.buffer[..]
+                });
+                tree.write(key.as_bytes(), stored)?;
+            }
             Form::Log(group) => group.written().put(key, row),
         }
         self.written += 1;
@@ -109,7 +104,7 @@ impl<'c> Transaction<'c> {
 
     /// Ends it: durably, or by dropping it when nothing was written.
     pub fn commit(self) -> Result<(), StoreError> {
-        let Transaction { core, form, written, begun } = self;
+        let Transaction { core, form, written, begun, .. } = self;
         match form {
             // Dropped, it leaves no trace.
             _ if written == 0 => {}

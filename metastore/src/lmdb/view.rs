@@ -12,7 +12,7 @@ use super::remembered::{REMEMBERED_TABLES, Remembered, may_be_remembered};
 use super::{Core, row};
 use crate::change::Row;
 use crate::counters::Counters;
-use crate::key::{Key, Scan};
+use crate::key::{Key, PREFIX, Scan};
 use crate::schema::TableId;
 use crate::store::{Scanned, StoreError};
 use crate::tx::{RowRef, Stop, View};
@@ -112,18 +112,17 @@ impl<'t> Rows<'t> {
             (Some(key), false) => (Bound::Excluded(key.as_bytes()), Bound::Excluded(past.as_slice())),
             (Some(key), true) => (Bound::Included(first.as_bytes()), Bound::Excluded(key.as_bytes())),
         };
-        let prefix = first.as_bytes().len();
         let layers: SmallVec<[_; 3]> =
             self.layers.iter().map(|&layer| layer.scan(scan)).filter(|rows| rows.len() > 0).collect();
         if scan.reverse {
             let tree = self.core.db.rev_range(self.txn, &range).map_err(|error| self.core.error(error))?;
             let layers = layers.into_iter().map(Iterator::rev);
-            self.walk(Merged::new(tree, layers, true), prefix, scan, visit)
+            self.walk(Merged::new(tree, layers, true), scan, visit)
         } else {
             let tree = self.core.db.range(self.txn, &range).map_err(|error| self.core.error(error))?;
             match layers.is_empty() {
-                true => self.walk(tree, prefix, scan, visit),
-                false => self.walk(Merged::new(tree, layers.into_iter(), false), prefix, scan, visit),
+                true => self.walk(tree, scan, visit),
+                false => self.walk(Merged::new(tree, layers.into_iter(), false), scan, visit),
             }
         }
     }
@@ -131,7 +130,6 @@ impl<'t> Rows<'t> {
     fn walk(
         &mut self,
         rows: impl Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
-        prefix: usize,
         scan: &Scan,
         visit: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> Result<u64, StoreError> {
@@ -141,7 +139,7 @@ impl<'t> Rows<'t> {
             seen += 1;
             if !scan.count_only {
                 self.rows += 1;
-                visit(&key[prefix..], self.decode(key, stored)?);
+                visit(&key[PREFIX..], self.decode(key, stored)?);
             }
         }
         Ok(seen)

@@ -20,16 +20,9 @@ pub struct Entry<'b> {
 impl<'b> Entry<'b> {
     /// The one at the front and what follows it; `None` = no whole one is there.
     pub fn read(bytes: &'b [u8]) -> Option<(Entry<'b>, &'b [u8])> {
-        let (head, rest) = bytes.split_first_chunk()?;
-        let (key_length, row_length) = lengths(*head);
-        let (key, rest) = rest.split_at_checked(key_length)?;
-        match row_length {
-            None => Some((Entry { key, row: None }, rest)),
-            Some(length) => {
-                let (row, rest) = rest.split_at_checked(length)?;
-                Some((Entry { key, row: Some(row) }, rest))
-            }
-        }
+        let (key_length, row_length) = lengths(*bytes.first_chunk()?);
+        let (entry, rest) = bytes.split_at_checked(bytes_of_lengths(key_length, row_length))?;
+        Some((Entry::of_written(entry), rest))
     }
 
     /// The one at the front of what [`write`] wrote.
@@ -41,7 +34,7 @@ impl<'b> Entry<'b> {
 
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
-        bytes(self.key.len(), self.row.map(<[u8]>::len))
+        bytes_of_lengths(self.key.len(), self.row.map(<[u8]>::len))
     }
 }
 
@@ -50,13 +43,13 @@ fn lengths([key, key_high, row @ ..]: [u8; HEAD_BYTES]) -> (usize, Option<usize>
     (u16::from_le_bytes([key, key_high]).into(), row.map(|length| length as usize))
 }
 
-fn bytes(key: usize, row: Option<usize>) -> usize {
+fn bytes_of_lengths(key: usize, row: Option<usize>) -> usize {
     HEAD_BYTES + key + row.unwrap_or(0)
 }
 
 /// Bytes that a row will take.
 pub fn bytes_of(key: &Key, row: Option<&Row>) -> usize {
-    bytes(key.as_bytes().len(), row.map(row::encoded_len))
+    bytes_of_lengths(key.as_bytes().len(), row.map(row::encoded_len))
 }
 
 /// Writes a row behind what is in `buffer`; `None` = deleted.

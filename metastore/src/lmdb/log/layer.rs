@@ -53,14 +53,14 @@ impl Place {
 }
 
 /// Where a row begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy)]
 struct At {
     piece: u32,
     offset: u32,
 }
 
 /// A row in its place, and with which bytes its key goes on there: those who look for its rank seldom need the others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct InPlace {
     front: u64,
     at: At,
