@@ -32,6 +32,7 @@ mod transaction;
 mod turnstile;
 mod view;
 mod writer;
+mod zeros;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

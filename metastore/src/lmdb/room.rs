@@ -6,13 +6,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use heed::{Env, WithTls};
 use nix::fcntl::{FallocateFlags, fallocate};
 
 use super::Core;
+use super::zeros::write_zeros;
 use crate::store::StoreError;
 
 const DATA_FILE: &str = "data.mdb";
@@ -76,6 +76,6 @@ impl Room {
         if length.saturating_sub(used) >= step as u64 / 2 || length >= core.config.map_bytes as u64 {
             return Ok(());
         }
-        self.file.write_all_at(&vec![0; step], length)
+        write_zeros(&self.file, length, step as u64)
     }
 }

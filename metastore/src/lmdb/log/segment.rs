@@ -18,6 +18,7 @@ use std::sync::Arc;
 use crc_fast::{CrcAlgorithm, checksum};
 
 use super::super::row;
+use super::super::zeros::write_zeros;
 use super::entry::Entry;
 use super::layer::Layer;
 use crate::key::Key;
@@ -166,7 +167,7 @@ impl Segments {
         let length = file.metadata()?.len();
         if length < end {
             let zeros = (end - length).next_multiple_of(STEP);
-            file.write_all_at(&vec![0; zeros as usize], length)?;
+            write_zeros(file, length, zeros)?;
         }
         file.write_all_at(&self.buffer, self.end)?;
         (self.end, self.next) = (end, self.next + 1);
