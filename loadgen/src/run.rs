@@ -141,6 +141,9 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
                 .to_owned(),
         );
     }
+    if let Some(why) = datanodes.as_ref().and_then(|datanodes| datanodes.failure()) {
+        notes.push(format!("calls of simulated datanodes failed, the last one with: {why}"));
+    }
     notes.extend(datanodes.as_ref().and_then(|datanodes| datanodes.end()));
     if namespace.files_present < namespace.spec.files {
         let missing = namespace.spec.files - namespace.files_present;

@@ -152,14 +152,21 @@ impl Actor {
         rpc: &Rpc<Request, Response>,
         request: &Request,
     ) -> Result<Response, Trouble> {
+        let counts = &self.shared.counts;
         self.link.call_once(rpc, request).await.map_err(|error| {
-            add(&self.shared.counts.failed_calls, 1);
+            // Reports are for the owner, and that may have changed since the datanode asked.
+            if error.kind() == Some(Kind::InvalidBlockReportLease) {
+                add(&counts.refused_reports, 1);
+                return Trouble::Unwanted(error.to_string());
+            }
+            add(&counts.failed_calls, 1);
+            let why = error.to_string();
+            self.shared.note_failure(&why);
             match error.kind() {
                 Some(Kind::UnregisteredNode | Kind::DisallowedDatanode | Kind::IncorrectVersion) => {
-                    Trouble::ForGood(error.to_string())
+                    Trouble::ForGood(why)
                 }
-                Some(Kind::InvalidBlockReportLease) => Trouble::Unwanted(error.to_string()),
-                _ => Trouble::Passing(error.to_string()),
+                _ => Trouble::Passing(why),
             }
         })
     }

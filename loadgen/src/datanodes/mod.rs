@@ -89,6 +89,8 @@ struct Shared {
     end: watch::Sender<Option<String>>,
     /// What went wrong last.
     trouble: Mutex<String>,
+    /// Why a call failed last.
+    failure: Mutex<Option<String>>,
     counts: Counts,
 }
 
@@ -100,6 +102,7 @@ struct Counts {
     copied: AtomicU64,
     recovered: AtomicU64,
     reports: AtomicU64,
+    refused_reports: AtomicU64,
     failed_calls: AtomicU64,
 }
 
@@ -120,7 +123,11 @@ pub struct Work {
     pub recovered: u64,
     /// Calls that told namenodes of received and deleted replicas.
     pub reports: u64,
-    /// Calls to namenodes that failed; each was made again, but for reports of a round that a namenode did not want.
+    /// Full reports that a namenode did not take, as it does not own the datanode or not any more; each was made again,
+    /// but for those of a round.
+    #[serde(default)]
+    pub refused_reports: u64,
+    /// Calls to namenodes that failed otherwise; each was made again.
     pub failed_calls: u64,
 }
 
@@ -150,6 +157,10 @@ impl Shared {
 
     fn note_trouble(&self, why: String) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    fn note_failure(&self, why: &str) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
     }
 
     fn give_up(&self, why: String) {
@@ -182,6 +193,7 @@ impl Datanodes {
             reported: watch::Sender::new(0),
             end: watch::Sender::new(None),
             trouble: Mutex::default(),
+            failure: Mutex::default(),
             counts: Counts::default(),
         });
         let namenodes = shown::namenodes(target);
@@ -296,6 +308,11 @@ impl Datanodes {
         timeout(REST_LIMIT, settled).await.is_ok() && was_told
     }
 
+    /// Why a call of theirs failed last, if one did.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Why one of them and a namenode want no more of each other, if that is so.
     pub fn end(&self) -> Option<String> {
         self.shared.end.borrow().clone()
@@ -313,6 +330,7 @@ impl Datanodes {
             copied: read(&counts.copied),
             recovered: read(&counts.recovered),
             reports: read(&counts.reports),
+            refused_reports: read(&counts.refused_reports),
             failed_calls: read(&counts.failed_calls),
         }
     }

@@ -55,7 +55,8 @@ fn simulated_datanodes_hold_what_clients_write() {
             (&true.into(), &"simulated".into())
         );
         let work = |name: &str| report["simulated_datanodes"][name].as_u64().unwrap();
-        assert!(work("datanodes") == 4 && work("replicas") > 0 && work("failed_calls") == 0, "{report:#}");
+        let said = format!("{workload}: {:#} {:#}", report["simulated_datanodes"], report["notes"]);
+        assert!(work("datanodes") == 4 && work("replicas") > 0 && work("failed_calls") == 0, "{said}");
         match workload {
             "create" => {
                 assert_eq!(work("received"), 3 * answered(&report, "addBlock"));
