@@ -18,6 +18,9 @@ pub fn target_is_stock() -> bool {
     std::env::var("E2E_TARGET").is_ok_and(|target| target == "stock")
 }
 
+/// A close waits longer than a datanode whose namenode was held up needs to get another owner.
+pub const PATIENT_CLOSE: &str = "dfs.client.block.write.locateFollowingBlock.retries=9";
+
 /// A client that gives a silent server up in seconds instead of a minute or more, and that goes on with the datanodes it
 /// has when there is no other.
 pub const IMPATIENT: [&str; 6] = [
@@ -26,7 +29,7 @@ pub const IMPATIENT: [&str; 6] = [
     "dfs.datanode.socket.write.timeout=5000",
     "ipc.client.rpc-timeout.ms=10000",
     "ipc.client.connect.timeout=2000",
-    "dfs.client.block.write.locateFollowingBlock.retries=9",
+    PATIENT_CLOSE,
 ];
 
 /// Settings of a Trellis cluster that shorten the waits that `stock` shortens: dead datanodes are told after 13 s instead of

@@ -132,19 +132,18 @@ pub async fn run_until(config: &Config, stop: &Stop) -> Result<Report> {
         contents: &contents,
     };
     let mut notes = summary::notes(&measured);
-    if let Some(datanodes) = &datanodes
-        && !datanodes.settle().await
-    {
-        notes.push(
-            "not every namenode heard in time of all replicas of simulated datanodes: until these are back, blocks \
-             may be short of replicas"
-                .to_owned(),
-        );
+    if let Some(datanodes) = &datanodes {
+        if !datanodes.settle().await {
+            notes.push(
+                "not every namenode heard in time of all replicas of simulated datanodes: until these are back, \
+                 blocks may be short of replicas"
+                    .to_owned(),
+            );
+        }
+        let failed = |why| format!("calls of simulated datanodes failed, the last one with: {why}");
+        notes.extend(datanodes.failure().map(failed));
+        notes.extend(datanodes.end());
     }
-    if let Some(why) = datanodes.as_ref().and_then(|datanodes| datanodes.failure()) {
-        notes.push(format!("calls of simulated datanodes failed, the last one with: {why}"));
-    }
-    notes.extend(datanodes.as_ref().and_then(|datanodes| datanodes.end()));
     if namespace.files_present < namespace.spec.files {
         let missing = namespace.spec.files - namespace.files_present;
         notes.push(format!(

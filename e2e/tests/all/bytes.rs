@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::hadoop::{Hadoop, folder, stdout_of};
 use e2e::long;
 use e2e::recording::{matches_recorded, transcript};
-use e2e::server::Server;
+use e2e::server::{PATIENT_CLOSE, Server};
 use e2e::stock::{Datanode, wait_for_datanodes};
 use e2e::table::Columns;
 
@@ -68,8 +68,7 @@ pub fn commands(namenodes: usize) -> Result<Vec<String>> {
     let lines: String = (1..=40).map(|number| format!("line {number} {}\n", "-".repeat(60))).collect();
     fs::write(work.path().join("lines"), lines)?;
     let recorded = fs::read_to_string(folder().join("wire/shell-data.txt"))?;
-    // A close waits longer than a namenode needs to take over the datanodes of one that a busy machine held up.
-    let hadoop = server.client(&["dfs.client.block.write.locateFollowingBlock.retries=9"])?;
+    let hadoop = server.client(&[PATIENT_CLOSE])?;
     let actual = shell(&hadoop, work.path(), &server.urls(), &recorded)?;
     let notes = matches_recorded("shell-data.txt", &actual, transcript, Columns { key: 1, compared: 2 })?;
     for (original, copy) in [("small", "got"), ("lines", "got-lines"), ("small", "got-d/small2")] {

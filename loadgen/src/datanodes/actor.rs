@@ -154,14 +154,14 @@ impl Actor {
     ) -> Result<Response, Trouble> {
         let counts = &self.shared.counts;
         self.link.call_once(rpc, request).await.map_err(|error| {
+            let why = error.to_string();
             // Reports are for the owner, and that may have changed since the datanode asked.
             if error.kind() == Some(Kind::InvalidBlockReportLease) {
                 add(&counts.refused_reports, 1);
-                return Trouble::Unwanted(error.to_string());
+                return Trouble::Unwanted(why);
             }
             add(&counts.failed_calls, 1);
-            let why = error.to_string();
-            self.shared.note_failure(&why);
+            self.shared.note_failure(why.clone());
             match error.kind() {
                 Some(Kind::UnregisteredNode | Kind::DisallowedDatanode | Kind::IncorrectVersion) => {
                     Trouble::ForGood(why)

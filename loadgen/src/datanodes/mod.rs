@@ -24,7 +24,7 @@ mod shown;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -88,9 +88,9 @@ struct Shared {
     /// Why one of them has ended.
     end: watch::Sender<Option<String>>,
     /// What went wrong last.
-    trouble: Mutex<String>,
+    trouble: watch::Sender<String>,
     /// Why a call failed last.
-    failure: Mutex<Option<String>>,
+    failure: watch::Sender<Option<String>>,
     counts: Counts,
 }
 
@@ -156,11 +156,11 @@ impl Shared {
     }
 
     fn note_trouble(&self, why: String) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        self.trouble.send_replace(why);
     }
 
-    fn note_failure(&self, why: &str) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
+    fn note_failure(&self, why: String) {
+        self.failure.send_replace(Some(why));
     }
 
     fn give_up(&self, why: String) {
@@ -192,8 +192,8 @@ impl Datanodes {
             heard: watch::Sender::new(0),
             reported: watch::Sender::new(0),
             end: watch::Sender::new(None),
-            trouble: Mutex::default(),
-            failure: Mutex::default(),
+            trouble: watch::Sender::default(),
+            failure: watch::Sender::default(),
             counts: Counts::default(),
         });
         let namenodes = shown::namenodes(target);
@@ -310,7 +310,7 @@ impl Datanodes {
 
     /// Why a call of theirs failed last, if one did.
     pub fn failure(&self) -> Option<String> {
-        self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.failure.borrow().clone()
     }
 
     /// Why one of them and a namenode want no more of each other, if that is so.
@@ -361,7 +361,7 @@ impl Datanodes {
                 }
             };
             if !matches!(timeout(limit, changed).await, Ok(Ok(()))) {
-                let trouble = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let trouble = self.shared.trouble.borrow().clone();
                 return Err(Error::refused(format!(
                     "{what} does not go on: {now} of {all} in {} s. Do all namenodes of --target serve? {trouble}",
                     limit.as_secs()
