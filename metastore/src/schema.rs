@@ -546,7 +546,8 @@ pub struct Block {
     /// The highest stamp given out for it; pipelines and recoveries take the next one. Never below `stamp`.
     #[prost(uint64, tag = "5")]
     pub last_stamp: u64,
-    /// The storages of the pipeline that writes it, in order; empty once it is complete.
+    /// The storages of the pipeline that writes it, in order. Once it is complete: those of the pipeline that had not told
+    /// of their replicas by then.
     #[prost(uint32, repeated, tag = "6")]
     pub expected: Vec<u32>,
     /// Present while a recovery runs.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use e2e::cluster::{Cluster, Options};
-use e2e::server::{Server, target_is_stock};
+use e2e::server::{Server, Shape, target_is_stock};
 use nix::sys::signal::Signal;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -209,6 +209,53 @@ pub fn frozen() -> Result<Vec<String>> {
     cluster.stop()?;
     cluster.check_store()?;
     Ok(vec![format!("{rounds} freezes, {said}")])
+}
+
+/// One namenode after the other is held up, and with it what its datanodes report: files are written, appended to and
+/// read through the others all the same.
+pub fn frozen_owner() -> Result<Vec<String>> {
+    let server = Server::trellis(&Shape::new(3, 3))?;
+    let cluster = server.cluster().context("the cluster is not ours")?;
+    let runtime = Runtime::new()?;
+    let addresses = addresses(&server)?;
+    for index in 0..addresses.len() {
+        let mut others = addresses.clone();
+        others.remove(index);
+        let client = Client::builder(others).build()?;
+        cluster.signal_namenode(index, Signal::SIGSTOP)?;
+        let thaws = std::thread::scope(|scope| {
+            // One that is stopped while it writes to the embedded store holds up all the others as well, till it goes on.
+            let thaws = scope.spawn(|| {
+                sleep(FROZEN);
+                cluster.signal_namenode(index, Signal::SIGCONT)
+            });
+            let grown = runtime.block_on(grow_files(&client, &format!("/frozen-{index}")));
+            thaws.join().map_err(|_| anyhow!("the thread that goes on panicked")).and(grown)
+        });
+        thaws.with_context(|| format!("while namenode {index} was stopped"))?;
+    }
+    server.stop_and_check()?;
+    Ok(Vec::new())
+}
+
+/// Small files on all datanodes, appended to as soon as they are closed.
+async fn grow_files(client: &Client, dir: &str) -> Result<()> {
+    client.mkdirs(dir, 0o777, true).await?;
+    let options = CreateOptions { replication: Some(3), ..options() };
+    for i in 0..3 {
+        let path = format!("{dir}/{i}");
+        let mut file = client.create(&path, &options).await?;
+        file.write(b"five\n").await?;
+        file.close().await?;
+        for length in [10, 15] {
+            let mut file = client.append(&path, false).await?;
+            file.write(b"five\n").await?;
+            file.close().await?;
+            let read = client.open(&path).await?.read_at(0, 100).await?;
+            ensure!(read == b"five\n".repeat(length / 5), "{path} has {read:?}");
+        }
+    }
+    Ok(())
 }
 
 fn rounds(usual: u64) -> u64 {

@@ -194,6 +194,10 @@ pub fn datanode_dies() -> Result<Vec<String>> {
         finish(&mut file, &data[6 * MIB..]).await?;
         same("one of three dead", &read(&client, "/f").await?, &data)?;
 
+        // A file is closed as soon as one copy of each block is known.
+        while client.get_block_locations("/f").await?.iter().any(|block| block.datanodes.len() < 2) {
+            sleep(Duration::from_millis(100)).await;
+        }
         let reader = client.open("/f").await?;
         let mut stream = reader.stream_all();
         let first = stream.next().await?.context("it is empty")?;

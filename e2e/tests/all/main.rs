@@ -94,7 +94,8 @@ fn main() -> ExitCode {
         ("load::blocks", load::blocks),
     ];
     let later: &[(&'static str, Test)] = &[("client::quotas", client::quotas)];
-    let freezing: &[(&'static str, Test)] = &[("client::frozen", client::frozen)];
+    let freezing: &[(&'static str, Test)] =
+        &[("client::frozen", client::frozen), ("client::frozen_owner", client::frozen_owner)];
     let mut trials = level(java, missing_java());
     let no_stock = target_is_stock().then(missing_java).flatten();
     trials.extend(level(own_client, no_stock.clone()));

@@ -68,9 +68,6 @@ fn contradictions(block: &Block) -> Vec<String> {
     if block.last_stamp < block.stamp {
         list.push(format!("has stamp {}, the last one given out is {}", block.stamp, block.last_stamp));
     }
-    if state == BlockState::Complete && !block.expected.is_empty() {
-        list.push("is complete and still expects replicas of its pipeline".to_owned());
-    }
     if (state == BlockState::UnderRecovery) != block.recovery.is_some() {
         list.push(format!("state {state:?} does not go with its recovery: {:?}", block.recovery));
     }

@@ -4,13 +4,15 @@
 //! Rows    inodes 1r a component, 1w · blocks 2r 1w · replicas of the last block r · open_files 1w · lease_holders 1m ·
 //!         retry_cache 1w. A file that another has open: as taking its lease over.
 //! Cost    warm: 2 fetches + 1 commit.
-//! Differs none.
+//! Differs of a file closed lately the storages of its pipeline that have not reported yet are told, too.
 
-use trellis_metastore::schema::{Block, BlockState, Inode, OpenFile, Writer, lease_holder, open_file};
+use trellis_metastore::schema::{
+    Block, BlockState, Inode, OpenFile, Ordered, Writer, lease_holder, open_file,
+};
 
 use super::blocks::{self, FileBlock, shown};
 use super::lease::{TakenOver, join_lease, take_over};
-use super::replicas::{self, Located, Worth, is_complete, storages_of};
+use super::replicas::{self, Found, Located, Worth, is_complete, storages_of};
 use super::status::FileStatus;
 use crate::datanodes::view::Liveness;
 use crate::engine::permission::{Demand, WRITE};
@@ -88,9 +90,8 @@ fn open_last(
     new_block: bool,
 ) -> Result<Option<Located>> {
     let found = replicas::read(tx, &[last.block.id])?.pop().unwrap_or_default();
-    let view = tx.ctx.datanodes.clone();
-    let storages = storages_of(&view, &last.block, &found, Worth::Live);
-    check_replicas(tx, &last.block, storages.len(), path)?;
+    let live = storages_of(&tx.ctx.datanodes, &last.block, &found, Worth::Live).len();
+    check_replicas(tx, &last.block, live, path)?;
     let offset = inode.length.saturating_sub(last.block.length);
     if new_block {
         return Ok(Some(Located { block: last.block, offset, storages: Vec::new(), corrupt: false }));
@@ -98,8 +99,37 @@ fn open_last(
     if last.block.length >= inode.block_size {
         return Ok(None);
     }
+    let storages = holders(tx, inode, &last.block, &found);
     write_on(tx, inode, &mut last, storages.clone())?;
     Ok(Some(Located { block: last.block, offset, storages, corrupt: false }))
+}
+
+/// The storages that have the last block of a closed file: those that told so and, if that is too few of a file closed
+/// lately, the others of its pipeline. Their reports may be with a namenode that is held up; a client that was not told of
+/// them would have another datanode take part, and what has the block already cannot.
+pub(super) fn holders(tx: &Tx<'_, '_>, inode: &Inode, last: &Block, found: &[Found]) -> Vec<u32> {
+    let view = &tx.ctx.datanodes;
+    let mut storages = storages_of(view, last, found, Worth::Live);
+    let kept = i64::try_from(tx.ctx.config.kept_reports.as_millis()).unwrap_or(i64::MAX);
+    let is_late = tx.ctx.now_ms.saturating_sub(inode.mtime_ms) <= kept;
+    for storage in last.expected.iter().copied().filter(|_| is_late) {
+        let has_told = found.iter().any(|one| one.storage == storage && !is_before(last, one));
+        let node = view.live_datanode(storage);
+        let has_other = storages.iter().any(|other| view.live_datanode(*other) == node);
+        if storages.len() < inode.replication as usize && node.is_some() && !has_told && !has_other {
+            storages.push(storage);
+        }
+    }
+    storages
+}
+
+/// Whether what is known of a replica is older than the pipeline that wrote the block.
+fn is_before(block: &Block, one: &Found) -> bool {
+    match one.replica.ordered() {
+        Ordered::Nothing => one.replica.stamp < block.stamp,
+        Ordered::Copy => true,
+        Ordered::Deletion => false,
+    }
 }
 
 fn check_replicas(tx: &Tx<'_, '_>, last: &Block, live: usize, path: &str) -> Result<()> {

@@ -248,17 +248,17 @@ pub fn complete(tx: &mut Tx<'_, '_>, inode: &Inode, placed: &mut FileBlock, foun
         return Ok(is_complete(block));
     }
     let view = tx.ctx.datanodes.clone();
-    let live = storages_of(&view, block, found, Worth::Live).len();
-    if live < tx.ctx.config.min_replication as usize {
+    let live = storages_of(&view, block, found, Worth::Live);
+    if live.len() < tx.ctx.config.min_replication as usize {
         return Ok(false);
     }
     block.state = BlockState::Complete as i32;
-    block.expected = Vec::new();
+    block.expected.retain(|storage| !live.contains(storage));
     block.recovery = None;
     let corrupt = !storages_of(&view, block, found, Worth::Corrupt).is_empty();
     // What was ordered before the block was opened again is waited for no longer.
     let is_ordered = found.iter().any(|found| found.replica.ordered() != Ordered::Nothing);
-    if live != inode.replication as usize || corrupt || is_ordered {
+    if live.len() != inode.replication as usize || corrupt || is_ordered {
         replicas::note_attention(tx, inode.id)?;
     }
     Ok(true)

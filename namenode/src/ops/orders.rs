@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{Block, Blocks, Command, CommandKind, Ordered, Replica, TableKey, command};
 
-use super::replicas::{Found, put, want_replica};
+use super::replicas::{Found, is_complete, put, want_replica};
 use crate::engine::tx::Tx;
 use crate::refusal::Result;
 
@@ -34,10 +34,11 @@ pub fn want_invalidate(tx: &mut Tx<'_, '_>, block_id: u64, storages: &[u32]) {
     }
 }
 
-/// The stamp by which a storage knows its replica: a datanode deletes one only by its exact stamp. The pipeline has the
-/// block's, whatever was reported before it was built.
+/// The stamp by which a storage knows its replica: a datanode deletes one only by its exact stamp. A pipeline that writes
+/// has the block's, whatever was reported before it was built.
 fn stamp_on(block: &Block, found: &[Found], storage: u32) -> u64 {
-    let own = found.iter().find(|found| found.storage == storage && !block.expected.contains(&storage));
+    let is_written = !is_complete(block) && block.expected.contains(&storage);
+    let own = found.iter().find(|found| found.storage == storage && !is_written);
     own.map_or(block.stamp, |found| found.replica.stamp)
 }
 

@@ -15,11 +15,11 @@
 use trellis_metastore::change::Hold;
 use trellis_metastore::schema::{Inode, lease_holder, open_file};
 
-use super::append::{reopen, write_on};
+use super::append::{holders, reopen, write_on};
 use super::blocks::{self, FileBlock};
 use super::lease::{TakenOver, recovering, take_over};
 use super::recovery::recover;
-use super::replicas::{self, Worth, storages_of};
+use super::replicas;
 use super::status::file_of;
 use crate::engine::permission::{Demand, WRITE};
 use crate::engine::tx::Tx;
@@ -147,8 +147,7 @@ fn cut_inside(
     found: &[replicas::Found],
     holder: &str,
 ) -> Result<()> {
-    let view = tx.ctx.datanodes.clone();
-    let storages = storages_of(&view, &last.block, found, Worth::Live);
+    let storages = holders(tx, &node.inode, &last.block, found);
     write_on(tx, &mut inode, &mut last, storages.clone())?;
     recover(tx, inode.id, &mut last, storages, None, Some(cut_to))?;
     reopen(tx, node, &mut inode, holder)

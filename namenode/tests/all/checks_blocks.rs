@@ -101,7 +101,6 @@ pub async fn damage_to_files_is_found() {
             but(with(Block { state: BlockState::Committed as i32, ..last.clone() }), "and others follow it"),
             but(with(Block { state: 9, ..last.clone() }), "unknown state 9"),
             but(with(Block { last_stamp: STAMP - 1, ..last.clone() }), "the last one given out is 1000"),
-            but(with(Block { expected: vec![2], ..last.clone() }), "is complete and still expects"),
             but(with(recovered.clone()), "does not go with its recovery"),
             but(with(Block { recovery: Some(recovery), ..recovered }), "which was not given out for it"),
             wrong(

@@ -82,6 +82,8 @@ macro_rules! either {
             writing::a_long_file_is_found_everywhere,
             writing::deleted_files_give_their_blocks_back,
             writing::appending,
+            writing::appending_before_all_is_reported,
+            writing::appending_to_what_is_left,
             writing::truncating,
             writing::joining,
             writing::what_cannot_be_joined,

@@ -1,16 +1,19 @@
 //! Files with blocks: written, read, mended, cut, joined, removed.
 
-use trellis_metastore::schema::{Block, BlockState, CommandKind, ReplicaState, TableId};
+use std::time::Duration;
+
+use trellis_metastore::schema::{Block, BlockState, CommandKind, Ordered, Replica, ReplicaState, TableId};
 use trellis_namenode::config::Config;
 use trellis_namenode::datanodes::view::Liveness;
 use trellis_namenode::ops::add_block::{GetAdditionalDatanode, get_additional_datanode};
+use trellis_namenode::ops::replicas;
 use trellis_namenode::ops::write::BlockName;
 use trellis_proto::exception::Kind;
 
 use crate::calls::{As, assert_sound, new_file, refusal, root, written};
-use crate::files::{BLOCK, cluster, give_datanodes, named, places, show, uuid};
+use crate::files::{BLOCK, cluster, give_datanodes, named, places, show, storage, uuid};
 use crate::reap::{partitions, reap_all};
-use crate::support::Namenode;
+use crate::support::{Namenode, pass_time};
 
 const FINALIZED: ReplicaState = ReplicaState::Finalized;
 
@@ -362,6 +365,68 @@ pub async fn appending() {
         assert_eq!(refusal(su.append(text, "c1", false).await), why);
     }
     assert_sound(&nn).await;
+}
+
+/// A namenode that is held up keeps the reports of its datanodes to itself; the others know who wrote.
+pub async fn appending_before_all_is_reported() {
+    let nn = cluster().await;
+    let su = root(&nn);
+    let id = su.begin("/f", "c1").await;
+    let first = su.add_block("/f", id, "c1", None).await.unwrap().block;
+    su.report(&first, 5, FINALIZED, &[1]).await;
+    assert_eq!(su.close("/f", id, "c1", Some(named(&first, 5))).await, Ok(true));
+    assert_eq!(su.blocks(id).await[0].expected.len(), 2, "those that have not told");
+    let read = su.locations("/f", 0, 5).await.unwrap().blocks;
+    assert_eq!(places(&read[0]), [1], "readers go where it is known to be");
+    // A copy was ordered there meanwhile, and is not needed.
+    su.report(&first, 5, FINALIZED, &[2]).await;
+    su.run(move |tx| {
+        let coming = Replica { ordered: Ordered::Copy as i32, stamp: first.stamp, ..Replica::default() };
+        replicas::put(tx, first.id, storage(0), &coming)
+    })
+    .await
+    .unwrap();
+    let last = su.append("/f", "c1", false).await.unwrap().unwrap();
+    assert_eq!(places(&last), [0, 1, 2]);
+    // The next pipeline is closed, too, before one of its datanodes is heard of: what it told before is old.
+    let stamp = su.next_stamp(named(&last.block, 5), "c1").await.unwrap();
+    let new = BlockName { stamp, ..named(&last.block, 5) };
+    su.new_pipeline(named(&last.block, 5), new.clone(), "c1", &[0, 1, 2]).await.unwrap();
+    su.report(&Block { stamp, ..last.block.clone() }, 9, FINALIZED, &[0, 1]).await;
+    assert_eq!(su.close("/f", id, "c1", Some(BlockName { bytes: 9, ..new })).await, Ok(true));
+    let cut = su.truncate("/f", 7, "c1").await;
+    assert_eq!(cut, Ok(false));
+    let mut given = su.blocks(id).await[0].expected.clone();
+    given.sort_unstable();
+    assert_eq!(given, [0, 1, 2].map(storage));
+}
+
+/// What the pipeline had is not told where it cannot be there, or would be too much.
+pub async fn appending_to_what_is_left() {
+    for (case, want) in [("dead", vec![1, 2]), ("old", vec![1]), ("enough", vec![1]), ("deleted", vec![1, 2])]
+    {
+        let nn = cluster().await;
+        let su = root(&nn);
+        let id = su.begin("/f", "c1").await;
+        let block = su.add_block("/f", id, "c1", None).await.unwrap().block;
+        su.report(&block, 5, FINALIZED, &[1]).await;
+        assert_eq!(su.close("/f", id, "c1", Some(named(&block, 5))).await, Ok(true));
+        match case {
+            "dead" => show(&nn, &[Liveness::Dead, Liveness::Live, Liveness::Live]),
+            "old" => pass_time(Duration::from_secs(61)),
+            "enough" => assert!(su.setrep("/f", 1).await.unwrap()),
+            _ => su
+                .run(move |tx| {
+                    let (stamp, ordered) = (block.stamp, Ordered::Deletion as i32);
+                    let going = Replica { stamp, ordered, ..Replica::default() };
+                    replicas::put(tx, block.id, storage(0), &going)
+                })
+                .await
+                .unwrap(),
+        }
+        let last = su.append("/f", "c1", false).await.unwrap().unwrap();
+        assert_eq!(places(&last), want, "{case}");
+    }
 }
 
 pub async fn truncating() {
