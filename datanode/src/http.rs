@@ -69,7 +69,7 @@ async fn metrics(State(node): State<Arc<Node>>) -> impl IntoResponse {
 }
 
 async fn health(State(node): State<Arc<Node>>) -> impl IntoResponse {
-    match *node.registered.borrow() > 0 {
+    match *node.known.borrow() > 0 {
         true => (StatusCode::OK, "serves\n"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "does not serve: no namenode has answered yet\n"),
     }

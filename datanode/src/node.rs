@@ -28,8 +28,8 @@ pub(crate) struct Node {
     pub(crate) metrics: Arc<Metrics>,
     /// Commands to obey.
     pub(crate) commands: mpsc::Sender<DatanodeCommandProto>,
-    /// How many namenodes have ever known this datanode.
-    pub(crate) registered: watch::Sender<usize>,
+    /// How many namenodes have ever known this datanode and its room.
+    pub(crate) known: watch::Sender<usize>,
     /// The store, once it is open.
     pub(crate) opened: watch::Sender<Option<Arc<Shared>>>,
     /// How many volumes failed.

@@ -113,7 +113,7 @@ pub struct Datanode {
     /// Where its HTTP port listens.
     pub http: SocketAddr,
     stop: watch::Sender<bool>,
-    registered: watch::Receiver<usize>,
+    known: watch::Receiver<usize>,
     namenodes: usize,
     task: JoinHandle<Result<(), ServeError>>,
 }
@@ -137,7 +137,7 @@ impl Datanode {
             config: options.config,
             metrics: Arc::new(Metrics::new()),
             commands,
-            registered: watch::Sender::new(0),
+            known: watch::Sender::new(0),
             opened: watch::Sender::new(None),
             failures: watch::Sender::new(0),
             shutdown: watch::Sender::new(false),
@@ -146,21 +146,21 @@ impl Datanode {
             closed: Mutex::default(),
             once: OnceCell::new(),
         });
-        let registered = node.registered.subscribe();
+        let known = node.known.subscribe();
         let life = Life { node, data: Some(data), ipc: Some(ipc), orders: Some(orders), stopped };
         let task = tokio::spawn(life.live(http));
-        Ok(Datanode { data: data_at, ipc: ipc_at, http: http_at, stop, registered, namenodes, task })
+        Ok(Datanode { data: data_at, ipc: ipc_at, http: http_at, stop, known, namenodes, task })
     }
 
-    /// Waits until the namenodes know this datanode, those that answer soon and at least one; or it ended.
-    pub async fn registered(&mut self) -> Result<(), ServeError> {
-        let (registered, all) = (&mut self.registered, self.namenodes);
+    /// Waits until the namenodes know this datanode and its room, those that answer soon and at least one; or it ended.
+    pub async fn known(&mut self) -> Result<(), ServeError> {
+        let (heard, all) = (&mut self.known, self.namenodes);
         let known = async {
             // It fails only when the datanode has ended, which is seen below.
-            if registered.wait_for(|count| *count > 0).await.is_err() {
+            if heard.wait_for(|count| *count > 0).await.is_err() {
                 std::future::pending().await
             }
-            let _ = tokio::time::timeout(OTHERS_WAIT, registered.wait_for(|count| *count >= all)).await;
+            let _ = tokio::time::timeout(OTHERS_WAIT, heard.wait_for(|count| *count >= all)).await;
         };
         tokio::select! {
             () = known => Ok(()),

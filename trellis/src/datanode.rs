@@ -109,7 +109,7 @@ async fn serve(options: Options) -> Result<ExitCode> {
     })?;
     let mut told_to_stop = std::pin::pin!(signals.next());
     tokio::select! {
-        ready = datanode.registered() => ready?,
+        ready = datanode.known() => ready?,
         () = &mut told_to_stop => {
             datanode.stop().await?;
             return Ok(ExitCode::SUCCESS);

@@ -50,7 +50,7 @@ enum Trouble {
 pub(crate) struct Actor {
     index: usize,
     node: Arc<Node>,
-    /// It has known this datanode before.
+    /// It has heard this datanode before.
     known: AtomicBool,
 }
 
@@ -154,9 +154,6 @@ impl Actor {
         }
         tracing::info!(namenode = %self.name(), uuid = shared.id.datanode_uuid, "registered");
         self.node.namenodes.known_as(&registration.datanode_id);
-        if !self.known.swap(true, Ordering::Relaxed) {
-            self.node.registered.send_modify(|count| *count += 1);
-        }
         let now = Instant::now();
         Ok(Registered {
             actor: self,
@@ -268,6 +265,10 @@ impl Registered<'_> {
             }
         }
         response.cmds.into_iter().for_each(|command| self.command(command));
+        // Now it knows the room here, too, and may give blocks.
+        if !self.forgotten && !self.actor.known.swap(true, Ordering::Relaxed) {
+            self.actor.node.known.send_modify(|count| *count += 1);
+        }
         Ok(())
     }
 

@@ -135,7 +135,7 @@ async fn only_the_active_namenode_is_obeyed() {
     let mut quick = config();
     quick.expected_block = 0;
     let mut datanode = Datanode::start(options(dir.path(), both, quick)).await.unwrap();
-    datanode.registered().await.unwrap();
+    datanode.known().await.unwrap();
     let address = datanode.data;
     blocking(move || {
         for id in 1..=3 {

@@ -60,7 +60,7 @@ impl Node {
         config.expected_block = 0;
         let options = options(dir.path(), vec![namenode.address.clone()], config);
         let mut datanode = Datanode::start(options).await.unwrap();
-        tokio::time::timeout(LONG, datanode.registered()).await.unwrap().unwrap();
+        tokio::time::timeout(LONG, datanode.known()).await.unwrap().unwrap();
         let heard = namenode.heard::<RegisterDatanodeRequestProto>("registerDatanode");
         let port = u32::from(datanode.data.port());
         let ids = heard.into_iter().map(|request| request.registration.datanode_id);

@@ -55,7 +55,10 @@ pub async fn heartbeat(
         let storages: Vec<ToldStorage> = beat.storages.iter().map(|(storage, _)| storage.clone()).collect();
         row = note_storages(engine, uuid, storages, true).await?;
     }
-    datanodes.show_soon();
+    match heard.is_first {
+        true => datanodes.show(),
+        false => datanodes.show_soon(),
+    }
     let claim = datanodes.registry().wants(uuid, Instant::now());
     if let Some(claim) = claim {
         row = take_over(engine, uuid, claim).await?;

@@ -165,6 +165,8 @@ pub struct Heard {
     pub row: Arc<Datanode>,
     /// Whether its storages are others than the row says.
     pub storages_changed: bool,
+    /// Whether it told its room for the first time: from now on it can be given replicas.
+    pub is_first: bool,
 }
 
 /// What a new owner has to make up for.
@@ -259,13 +261,14 @@ impl Registry {
             known.is_registered = false;
             return None;
         }
+        let is_first = known.space.is_empty();
         known.heard = Some((now, now_ms));
         (known.load, known.copies) = (beat.load, beat.copies);
         // Those given just before it was sent are not in it yet.
         known.scheduled = (0, known.scheduled.0);
         known.space = beat.storages.iter().map(|(told, space)| (told.uuid.clone(), *space)).collect();
         let told: Vec<&ToldStorage> = beat.storages.iter().map(|(told, _)| told).collect();
-        Some(Heard { storages_changed: differ(&known.row, &told), row: known.row.clone() })
+        Some(Heard { storages_changed: differ(&known.row, &told), row: known.row.clone(), is_first })
     }
 
     /// A datanode was given one replica more.

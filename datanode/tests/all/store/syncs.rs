@@ -168,7 +168,7 @@ async fn start(namenode: &Namenode, settings: Settings) -> (Datanode, Arc<DiskSt
         Ok(store as Arc<dyn BlockStore>)
     });
     let mut datanode = Datanode::start(options).await.unwrap();
-    datanode.registered().await.unwrap();
+    datanode.known().await.unwrap();
     let store = opened.lock().unwrap().take().unwrap();
     (datanode, store, dir)
 }

@@ -175,6 +175,8 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::datanodes::registry::{Beat, Timing};
+    use crate::datanodes::view::Space;
+    use crate::ops::datanodes::ToldStorage;
     use trellis_metastore::schema::Datanode;
 
     const ME: u64 = 1;
@@ -221,6 +223,17 @@ mod tests {
         // The namenodes are others: they may hear it.
         registry.looked(vec![ME, OTHER + 1], now);
         assert_eq!(registry.to_release(now), ["u3", "u4"]);
+    }
+
+    #[test]
+    fn who_told_its_room_can_be_given_replicas() {
+        let now = Instant::now();
+        let mut registry = four(now);
+        let (row, told) =
+            (registry.row("u1").unwrap(), ToldStorage { uuid: "s".into(), kind: 1, failed: false });
+        let beat = Beat { storages: vec![(told, Space::default())], ..Beat::default() };
+        let mut is_first = |beat: &Beat| registry.hear(&row, beat, now, 1).unwrap().is_first;
+        assert_eq!([&Beat::default(), &beat, &beat].map(&mut is_first), [true, true, false]);
     }
 
     #[test]
