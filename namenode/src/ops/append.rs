@@ -90,8 +90,8 @@ fn open_last(
     new_block: bool,
 ) -> Result<Option<Located>> {
     let found = replicas::read(tx, &[last.block.id])?.pop().unwrap_or_default();
-    let live = storages_of(&tx.ctx.datanodes, &last.block, &found, Worth::Live).len();
-    check_replicas(tx, &last.block, live, path)?;
+    let live = storages_of(&tx.ctx.datanodes, &last.block, &found, Worth::Live);
+    check_replicas(tx, &last.block, live.len(), path)?;
     let offset = inode.length.saturating_sub(last.block.length);
     if new_block {
         return Ok(Some(Located { block: last.block, offset, storages: Vec::new(), corrupt: false }));
@@ -99,17 +99,22 @@ fn open_last(
     if last.block.length >= inode.block_size {
         return Ok(None);
     }
-    let storages = holders(tx, inode, &last.block, &found);
+    let storages = holders(tx, inode, &last.block, &found, live);
     write_on(tx, inode, &mut last, storages.clone())?;
     Ok(Some(Located { block: last.block, offset, storages, corrupt: false }))
 }
 
-/// The storages that have the last block of a closed file: those that told so and, if that is too few of a file closed
+/// The storages that have the last block of a closed file: the `live` ones and, if that is too few of a file closed
 /// lately, the others of its pipeline. Their reports may be with a namenode that is held up; a client that was not told of
 /// them would have another datanode take part, and what has the block already cannot.
-pub(super) fn holders(tx: &Tx<'_, '_>, inode: &Inode, last: &Block, found: &[Found]) -> Vec<u32> {
-    let view = &tx.ctx.datanodes;
-    let mut storages = storages_of(view, last, found, Worth::Live);
+pub(super) fn holders(
+    tx: &Tx<'_, '_>,
+    inode: &Inode,
+    last: &Block,
+    found: &[Found],
+    live: Vec<u32>,
+) -> Vec<u32> {
+    let (view, mut storages) = (&tx.ctx.datanodes, live);
     let kept = i64::try_from(tx.ctx.config.kept_reports.as_millis()).unwrap_or(i64::MAX);
     let is_late = tx.ctx.now_ms.saturating_sub(inode.mtime_ms) <= kept;
     for storage in last.expected.iter().copied().filter(|_| is_late) {

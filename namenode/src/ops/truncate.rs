@@ -19,7 +19,7 @@ use super::append::{holders, reopen, write_on};
 use super::blocks::{self, FileBlock};
 use super::lease::{TakenOver, recovering, take_over};
 use super::recovery::recover;
-use super::replicas;
+use super::replicas::{self, Worth, storages_of};
 use super::status::file_of;
 use crate::engine::permission::{Demand, WRITE};
 use crate::engine::tx::Tx;
@@ -147,7 +147,8 @@ fn cut_inside(
     found: &[replicas::Found],
     holder: &str,
 ) -> Result<()> {
-    let storages = holders(tx, &node.inode, &last.block, found);
+    let live = storages_of(&tx.ctx.datanodes, &last.block, found, Worth::Live);
+    let storages = holders(tx, &node.inode, &last.block, found, live);
     write_on(tx, &mut inode, &mut last, storages.clone())?;
     recover(tx, inode.id, &mut last, storages, None, Some(cut_to))?;
     reopen(tx, node, &mut inode, holder)

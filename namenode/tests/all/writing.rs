@@ -367,14 +367,20 @@ pub async fn appending() {
     assert_sound(&nn).await;
 }
 
+/// A file of 5 bytes that is closed when one datanode of three has told of them: its id and block.
+async fn closed_early(su: As<'_>) -> (u64, Block) {
+    let id = su.begin("/f", "c1").await;
+    let block = su.add_block("/f", id, "c1", None).await.unwrap().block;
+    su.report(&block, 5, FINALIZED, &[1]).await;
+    assert_eq!(su.close("/f", id, "c1", Some(named(&block, 5))).await, Ok(true));
+    (id, block)
+}
+
 /// A namenode that is held up keeps the reports of its datanodes to itself; the others know who wrote.
 pub async fn appending_before_all_is_reported() {
     let nn = cluster().await;
     let su = root(&nn);
-    let id = su.begin("/f", "c1").await;
-    let first = su.add_block("/f", id, "c1", None).await.unwrap().block;
-    su.report(&first, 5, FINALIZED, &[1]).await;
-    assert_eq!(su.close("/f", id, "c1", Some(named(&first, 5))).await, Ok(true));
+    let (id, first) = closed_early(su).await;
     assert_eq!(su.blocks(id).await[0].expected.len(), 2, "those that have not told");
     let read = su.locations("/f", 0, 5).await.unwrap().blocks;
     assert_eq!(places(&read[0]), [1], "readers go where it is known to be");
@@ -407,10 +413,7 @@ pub async fn appending_to_what_is_left() {
     {
         let nn = cluster().await;
         let su = root(&nn);
-        let id = su.begin("/f", "c1").await;
-        let block = su.add_block("/f", id, "c1", None).await.unwrap().block;
-        su.report(&block, 5, FINALIZED, &[1]).await;
-        assert_eq!(su.close("/f", id, "c1", Some(named(&block, 5))).await, Ok(true));
+        let (_, block) = closed_early(su).await;
         match case {
             "dead" => show(&nn, &[Liveness::Dead, Liveness::Live, Liveness::Live]),
             "old" => pass_time(Duration::from_secs(61)),
